@@ -2,6 +2,7 @@
 
 pub mod capture;
 pub mod config;
+pub mod kafka;
 pub mod run;
 pub mod shutdown;
 pub mod sinks;
