@@ -87,6 +87,18 @@ class Refused(Exception):
         self.code = code
 
 
+def decompress_lz4(body: bytes) -> bytes:
+    """All frames of the body: a client may send one for each block, and `lz4.frame.decompress` would stop after the first."""
+    parts = []
+    while body:
+        frame = lz4_frame.LZ4FrameDecompressor()
+        parts.append(frame.decompress(body))
+        if not frame.eof:
+            raise EOFError("the last LZ4 frame is cut off")
+        body = frame.unused_data or b""
+    return b"".join(parts)
+
+
 def decompress(encoding: str, body: bytes) -> bytes:
     """The body as it was before its Content-Encoding. Raises Refused."""
     try:
@@ -98,7 +110,7 @@ def decompress(encoding: str, body: bytes) -> bytes:
             case "deflate":
                 return zlib.decompress(body)
             case "lz4" if lz4_frame:
-                return lz4_frame.decompress(body)
+                return decompress_lz4(body)
             case "zstd" if zstd:
                 return zstd.decompress(body)
     except (OSError, EOFError, RuntimeError, zlib.error) as failure:
