@@ -10,6 +10,7 @@ pub mod change;
 pub mod columns;
 pub mod debezium;
 pub mod fold;
+pub mod invariant;
 pub mod key;
 pub mod lane;
 pub mod ledger;
