@@ -24,3 +24,10 @@ pub mod sink;
 pub mod tally;
 pub mod value;
 pub mod version;
+
+#[cfg(test)]
+extern crate self as settle_core;
+#[cfg(test)]
+#[allow(dead_code, reason = "the integration tests use the rest")]
+#[path = "../tests/it/support/sample.rs"]
+mod sample;

@@ -143,7 +143,10 @@ impl Model {
             let number = partition.number;
             let known = self.durable.entry(number).or_default();
             let open = self.delivered.entry(number).or_default();
-            assert!(open.iter().filter(|&&at| at < end).all(|at| known.contains(at)), "{number}: passed a gap below {end}");
+            assert!(
+                open.iter().filter(|&&at| at < end).all(|at| known.contains(at)),
+                "{number}: passed a gap below {end}"
+            );
             let before = self.group.insert(number, end).unwrap_or(0);
             assert!(before <= end, "{number}: the group went back from {before} to {end}");
         }
