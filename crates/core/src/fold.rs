@@ -157,8 +157,7 @@ impl Fold {
             }
             Entry::Occupied(mut known) => {
                 let survivor = &self.batch.changes[known.get().change];
-                self.batch.tally.superseded += 1;
-                match change.version.cmp(&survivor.version) {
+                let fill = match change.version.cmp(&survivor.version) {
                     Ordering::Less => None,
                     Ordering::Equal => {
                         if !change.may_tie && !same_content(&change, survivor) {
@@ -175,7 +174,9 @@ impl Fold {
                         known.get_mut().change = index;
                         Some(before)
                     }
-                }
+                };
+                self.batch.tally.superseded += 1;
+                fill
             }
         };
         self.batch.bytes += change.record.size();

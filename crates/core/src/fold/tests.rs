@@ -90,6 +90,30 @@ fn a_change_sent_again_is_one_change() {
 }
 
 #[test]
+fn equal_positions_with_other_content_are_refused_and_leave_the_batch_as_it_was() {
+    let mut fold = Fold::new(Limits::default());
+    push(&mut fold, streamed("u", 10).row(r#"{"id":1,"v":"a"}"#).at(0, 4)).unwrap();
+    let before = (fold.batch.tally, fold.batch.bytes, fold.batch.spans.clone());
+    for other in [
+        streamed("u", 10).row(r#"{"id":1,"v":"b"}"#),
+        streamed("u", 10).row(r#"{"id":1}"#),
+        streamed("c", 10).row(r#"{"id":1,"v":"a"}"#),
+        streamed("d", 10),
+    ] {
+        let refusal = push(&mut fold, other.at(0, 5)).unwrap_err();
+        assert_eq!(
+            refusal.to_string(),
+            "record t:0:5: two records of one key have the same position but differ (t:0:4 is the other); see \
+             GUARANTEES.md, \"positions that repeat\": on MariaDB 11.4+ set binlog_legacy_event_pos=1, on MySQL set \
+             binlog_transaction_compression=OFF"
+        );
+        assert_eq!((fold.batch.tally, fold.batch.bytes, fold.batch.spans.clone()), before);
+    }
+    let batch = fold.cut();
+    assert_eq!(survivors(&batch), [r#"u 4 id=1,v="a""#]);
+}
+
+#[test]
 fn envelope_times_and_unsent_values_are_no_other_content() {
     let sent = streamed("u", 10).row(r#"{"id":1,"body":"long","n":2}"#);
     let unsent = streamed("u", 10).row(&format!(r#"{{"id":1,"body":{UNSENT},"n":2}}"#));
