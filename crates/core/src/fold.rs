@@ -160,7 +160,7 @@ impl Fold {
                 let fill = match change.version.cmp(&survivor.version) {
                     Ordering::Less => None,
                     Ordering::Equal => {
-                        if !change.may_tie && !same_content(&change, survivor) {
+                        if !change.may_tie && !survivor.may_tie && !same_content(&change, survivor) {
                             let reason = Reason::EqualVersionOtherContent { other: survivor.place() };
                             return Err(Refusal { place: change.place(), reason });
                         }
