@@ -60,18 +60,19 @@ impl Fold {
         Self { limits, batch: Batch::default(), latest: HashMap::new(), opened_at_ms: None }
     }
 
-    /// True if `event` must not join what is gathered: its table's Connect schema is another.
+    /// True if `event` must not join what is gathered: its table's Connect schema is another, or
+    /// one has a schema and the other none.
     pub fn must_cut_before(&self, event: &Event) -> bool {
         let Event::Change(change) = event else { return false };
-        let (Some(schema), Some(rows)) = (&change.schema, self.batch.tables.get(&change.table)) else {
+        let Some(&first) = self.batch.tables.get(&change.table).and_then(|rows| rows.first()) else {
             return false;
         };
-        // Rows of a table share their schema by pointer; another pointer with equal content is a
-        // rare cut too many, never a wrong one.
-        rows.iter()
-            .filter_map(|&i| self.batch.changes[i].schema.as_ref())
-            .next()
-            .is_some_and(|known| !Arc::ptr_eq(known, schema))
+        match (&self.batch.changes[first].schema, &change.schema) {
+            // Lanes parse the same schema on their own, so pointers differ between partitions.
+            (Some(known), Some(schema)) => !Arc::ptr_eq(known, schema) && known != schema,
+            (None, None) => false,
+            _ => true,
+        }
     }
 
     /// Takes the event read at `offset`, which is the next of its partition.

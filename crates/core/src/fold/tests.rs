@@ -193,6 +193,24 @@ fn schema(names: &[&str]) -> Arc<RowSchema> {
 }
 
 #[test]
+fn a_batch_holds_one_connect_schema_per_table() {
+    let (one, again, other) = (schema(&["a"]), schema(&["a"]), schema(&["a", "b"]));
+    let partition = Partition::new("t", 0);
+    let mut fold = Fold::new(Limits::default());
+    assert!(!fold.must_cut_before(&with_schema(1, Some(&one))));
+    fold.push(&partition, 0, with_schema(1, Some(&one)), None, 0).unwrap();
+    assert!(!fold.must_cut_before(&with_schema(2, Some(&one))));
+    assert!(!fold.must_cut_before(&with_schema(2, Some(&again))), "lanes parse the same schema on their own");
+    assert!(fold.must_cut_before(&with_schema(2, Some(&other))));
+    assert!(fold.must_cut_before(&with_schema(2, None)), "its values would be read with a schema that is not theirs");
+    assert!(!fold.must_cut_before(&Event::Control(crate::change::Control::Heartbeat)));
+    drop(fold.cut());
+    assert!(!fold.must_cut_before(&with_schema(2, Some(&other))));
+    fold.push(&partition, 1, with_schema(1, None), None, 0).unwrap();
+    assert!(fold.must_cut_before(&with_schema(2, Some(&one))));
+}
+
+#[test]
 fn batches_are_full_by_records_and_by_bytes() {
     let limits = Limits { max_rows: 3, max_bytes: usize::MAX, max_age_ms: 50 };
     let mut fold = Fold::new(limits);
