@@ -180,6 +180,37 @@ fn an_unsent_value_is_never_filled_from_a_lower_version_that_came_later() {
     assert_eq!(survivors(&batch), [format!("u 2 id=1,body={UNSENT},at=30")]);
 }
 
+#[test]
+fn an_unsent_value_is_not_filled_across_a_delete() {
+    // A key change into a key that was deleted before comes without its unsent values. Nothing of
+    // the deleted row is its own.
+    let mut fold = Fold::new(Limits::default());
+    push(&mut fold, with_body("c", 10, r#""old""#).at(0, 0)).unwrap();
+    push(&mut fold, streamed("d", 20).at(0, 1)).unwrap();
+    let full = event(with_body("c", 25, r#""new""#).at(0, 2));
+    assert!(!fold.must_cut_before(&full), "a row with all its values stands on nothing");
+    let moved = event(with_body("c", 30, UNSENT).at(0, 2));
+    assert!(fold.must_cut_before(&moved), "the destination has to forget the deleted row first");
+    fold.push(&Partition::new("t", 0), 2, moved, None, 0).unwrap();
+    assert_eq!(survivors(&fold.cut()), [format!("c 2 id=1,body={UNSENT},at=30")]);
+}
+
+#[test]
+fn an_unsent_value_is_not_filled_across_a_truncate_in_either_order() {
+    let truncate = || postgres("t", (Some(20), 20), Some(20)).key(None).row("null");
+    let (old, moved) = (with_body("c", 10, r#""old""#), with_body("c", 30, UNSENT));
+    for samples in [[old.clone(), truncate(), moved.clone()], [old.clone(), moved.clone(), truncate()]] {
+        let batch = fold(samples).unwrap();
+        assert!(survivors(&batch)[0].contains(UNSENT), "{:?}", survivors(&batch));
+        assert_eq!(batch.truncates().len(), 1);
+    }
+    // Rows on one side of it are filled as ever.
+    let batch = fold([old.clone(), with_body("u", 15, UNSENT), truncate()]).unwrap();
+    assert!(survivors(&batch)[0].contains(r#"body="old""#));
+    let batch = fold([truncate(), with_body("c", 25, r#""new""#), moved]).unwrap();
+    assert!(survivors(&batch)[0].contains(r#"body="new""#));
+}
+
 /// A change as a lane with a Connect schema makes it.
 fn with_schema(at: u64, schema: Option<&Arc<RowSchema>>) -> Event {
     let Event::Change(mut change) = event(streamed("c", at).id(at).record()) else { unreachable!() };
