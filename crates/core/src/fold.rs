@@ -141,7 +141,8 @@ impl Fold {
                     }
                     return self.keep(change, None);
                 }
-                Some(known)
+                // A delete ends the row: what follows it is another, which has nothing of the old one.
+                (!survivor.is_delete()).then_some(known)
             }
         };
         self.latest.insert(id, index);
