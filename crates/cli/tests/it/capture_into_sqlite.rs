@@ -121,7 +121,8 @@ fn a_record_from_before_a_delete_replayed_alone_does_not_resurrect() {
     stage.capture_into_sqlite(&shop, &shop.lines(), 100);
     stage.run(&["--until-end"]);
     // Customer 5 was deleted: every earlier record of it, alone, must leave it deleted.
-    let of_deleted = |line: &&String| line.contains(r#""key":"{\"customer_id\":5}""#) && !line.contains(r#""payload":null"#);
+    let of_deleted =
+        |line: &&String| line.contains(r#""key":"{\"customer_id\":5}""#) && !line.contains(r#""payload":null"#);
     let lines = shop.lines();
     let before: Vec<&String> = lines.iter().filter(of_deleted).collect();
     assert!(before.len() >= 2, "the recording has records of the deleted customer");

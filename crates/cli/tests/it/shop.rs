@@ -200,12 +200,8 @@ impl Shop {
     pub fn carried(&self) -> Carried {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), self.lines().join("\n")).unwrap();
-        let config = CaptureConfig {
-            paths: vec![file.path().to_owned()],
-            topics: vec![],
-            group: "g".into(),
-            topic_id: None,
-        };
+        let config =
+            CaptureConfig { paths: vec![file.path().to_owned()], topics: vec![], group: "g".into(), topic_id: None };
         let records: Vec<Record> = sample(&config, usize::MAX).unwrap();
         carried(&records).unwrap()
     }
