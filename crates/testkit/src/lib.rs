@@ -8,4 +8,10 @@
     )
 )]
 
+#[cfg(feature = "clients")]
+pub mod clickhouse;
+#[cfg(feature = "clients")]
+pub mod kafka;
+#[cfg(feature = "clients")]
+pub mod proxy;
 pub mod services;
