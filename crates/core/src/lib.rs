@@ -1,1 +1,33 @@
-//! .
+//! The rules of Settle, pure: no clock, no I/O, no runtime.
+//!
+//! A record becomes a versioned [`change::Change`], changes fold into a [`batch::Batch`], a sink
+//! turns a batch into a [`sink::Durable`] proof, and the [`ledger::Ledger`] turns proofs into the
+//! offsets that may be committed. Read the modules in this order: `position`, `record`,
+//! `recognise`, `version`, `lane`, `fold`, `batch`, `sink`, `ledger`, `policy`.
+
+pub mod batch;
+pub mod change;
+pub mod columns;
+pub mod debezium;
+pub mod fold;
+pub mod invariant;
+pub mod key;
+pub mod lane;
+pub mod ledger;
+pub mod policy;
+pub mod position;
+pub mod recognise;
+pub mod record;
+pub mod refusal;
+pub mod schema;
+pub mod sink;
+pub mod tally;
+pub mod value;
+pub mod version;
+
+#[cfg(test)]
+extern crate self as settle_core;
+#[cfg(test)]
+#[allow(dead_code, reason = "the integration tests use the rest")]
+#[path = "../tests/it/support/sample.rs"]
+mod sample;

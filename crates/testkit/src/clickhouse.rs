@@ -35,18 +35,13 @@ impl Client {
 
     /// A database at any address, such as that of a proxy.
     pub fn at(address: ClickHouseAddress, database: &str) -> Self {
-        Self {
-            address,
-            database: database.to_owned(),
-        }
+        Self { address, database: database.to_owned() }
     }
 
     /// A new, empty database of its own.
     pub async fn with_fresh_database(prefix: &str) -> Self {
         let database = unique(prefix);
-        Self::new()
-            .query(&format!("CREATE DATABASE `{database}`"))
-            .await;
+        Self::new().query(&format!("CREATE DATABASE `{database}`")).await;
         Self::at(services::clickhouse(), &database)
     }
 
@@ -80,10 +75,7 @@ impl Client {
 
     /// The rows of a query as JSON objects; integers of 64 bits and more come as text.
     pub async fn json(&self, sql: &str) -> Vec<Value> {
-        let arguments = [
-            ("default_format", "JSONEachRow"),
-            ("output_format_json_quote_64bit_integers", "1"),
-        ];
+        let arguments = [("default_format", "JSONEachRow"), ("output_format_json_quote_64bit_integers", "1")];
         let text = self
             .send(&arguments, sql.as_bytes().to_vec())
             .await
@@ -95,9 +87,7 @@ impl Client {
     /// The one number that a query gives.
     pub async fn number(&self, sql: &str) -> u64 {
         let text = self.query(sql).await;
-        text.trim()
-            .parse()
-            .unwrap_or_else(|_| panic!("not one number: {text:?}\nin: {sql}"))
+        text.trim().parse().unwrap_or_else(|_| panic!("not one number: {text:?}\nin: {sql}"))
     }
 
     /// Inserts `data` by a statement such as `INSERT INTO t FORMAT ArrowStream`.
@@ -105,21 +95,13 @@ impl Client {
         self.send(&[("query", statement)], data).await.map(drop)
     }
 
-    async fn send(
-        &self,
-        arguments: &[(&str, &str)],
-        body: Vec<u8>,
-    ) -> Result<String, ClickHouseError> {
+    async fn send(&self, arguments: &[(&str, &str)], body: Vec<u8>) -> Result<String, ClickHouseError> {
         let mut url = reqwest::Url::parse(&self.address.url).expect("an address of ClickHouse");
         url.query_pairs_mut()
             .append_pair("database", &self.database)
             .append_pair("wait_end_of_query", "1")
             .extend_pairs(arguments);
-        let failed = |failure: reqwest::Error| ClickHouseError {
-            status: 0,
-            code: None,
-            text: format!("{failure:?}"),
-        };
+        let failed = |failure: reqwest::Error| ClickHouseError { status: 0, code: None, text: format!("{failure:?}") };
         let answer = http()
             .post(url)
             .header("X-ClickHouse-User", &self.address.user)
@@ -135,11 +117,7 @@ impl Client {
         if status == StatusCode::OK && code.is_none() {
             return Ok(text);
         }
-        Err(ClickHouseError {
-            status: status.as_u16(),
-            code,
-            text,
-        })
+        Err(ClickHouseError { status: status.as_u16(), code, text })
     }
 }
 
@@ -155,10 +133,6 @@ fn http() -> &'static reqwest::Client {
     CLIENT.get_or_init(|| {
         // Another part of the process may have chosen a provider already; then that one is used.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        reqwest::Client::builder()
-            .pool_max_idle_per_host(0)
-            .no_proxy()
-            .build()
-            .expect("an HTTP client")
+        reqwest::Client::builder().pool_max_idle_per_host(0).no_proxy().build().expect("an HTTP client")
     })
 }

@@ -3,8 +3,7 @@
 use std::time::Instant;
 
 use rdkafka::admin::{
-    AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier,
-    TopicReplication,
+    AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,
 };
 use rdkafka::client::DefaultClientContext;
 use rdkafka::error::RDKafkaErrorCode;
@@ -17,17 +16,14 @@ fn admin() -> AdminClient<DefaultClientContext> {
 }
 
 fn options() -> AdminOptions {
-    AdminOptions::new()
-        .operation_timeout(Some(LIMIT))
-        .request_timeout(Some(LIMIT))
+    AdminOptions::new().operation_timeout(Some(LIMIT)).request_timeout(Some(LIMIT))
 }
 
 /// Creates a topic; `config` are topic settings such as `("cleanup.policy", "compact")`.
 pub async fn create_topic(name: &str, partitions: i32, config: &[(&str, &str)]) {
-    let topic = config.iter().fold(
-        NewTopic::new(name, partitions, TopicReplication::Fixed(1)),
-        |topic, (key, value)| topic.set(key, value),
-    );
+    let topic = config
+        .iter()
+        .fold(NewTopic::new(name, partitions, TopicReplication::Fixed(1)), |topic, (key, value)| topic.set(key, value));
     let results = admin().create_topics([&topic], &options()).await;
     for result in results.expect("the broker answers") {
         result.unwrap_or_else(|(topic, code)| panic!("creating topic {topic}: {code}"));
@@ -56,10 +52,9 @@ pub async fn create_partitions(topic: &str, total: i32) {
 
 /// Replaces a topic's settings by `config`.
 pub async fn set_topic_config(topic: &str, config: &[(&str, &str)]) {
-    let altered = config.iter().fold(
-        AlterConfig::new(ResourceSpecifier::Topic(topic)),
-        |altered, (key, value)| altered.set(key, value),
-    );
+    let altered = config
+        .iter()
+        .fold(AlterConfig::new(ResourceSpecifier::Topic(topic)), |altered, (key, value)| altered.set(key, value));
     let results = admin().alter_configs([&altered], &options()).await;
     for result in results.expect("the broker answers") {
         result.unwrap_or_else(|(what, code)| panic!("setting {what:?}: {code}"));
@@ -69,13 +64,10 @@ pub async fn set_topic_config(topic: &str, config: &[(&str, &str)]) {
 /// Deletes the records of one partition below `before`, as retention would.
 pub async fn delete_records(topic: &str, partition: i32, before: i64) {
     let mut list = TopicPartitionList::new();
-    list.add_partition_offset(topic, partition, Offset::Offset(before))
-        .expect("an offset");
+    list.add_partition_offset(topic, partition, Offset::Offset(before)).expect("an offset");
     let left = admin().delete_records(&list, &options()).await;
     for element in left.expect("the broker answers").elements() {
-        element
-            .error()
-            .unwrap_or_else(|code| panic!("deleting records of {topic}/{partition}: {code}"));
+        element.error().unwrap_or_else(|code| panic!("deleting records of {topic}/{partition}: {code}"));
     }
 }
 
@@ -103,13 +95,7 @@ async fn wait_for_partitions(topic: &str, partitions: i32) {
                 .expect("metadata")
                 .topics()
                 .iter()
-                .fold(0, |sum, found| {
-                    sum + found
-                        .partitions()
-                        .iter()
-                        .filter(|part| part.leader() >= 0)
-                        .count()
-                });
+                .fold(0, |sum, found| sum + found.partitions().iter().filter(|part| part.leader() >= 0).count());
             if led == wanted {
                 return;
             }

@@ -7,9 +7,7 @@ mod offsets;
 mod produce;
 mod record;
 
-pub use admin::{
-    create_partitions, create_topic, delete_group, delete_records, delete_topic, set_topic_config,
-};
+pub use admin::{create_partitions, create_topic, delete_group, delete_records, delete_topic, set_topic_config};
 pub use offsets::{Committed, Isolation, committed, end_offsets, read_topic, start_offsets};
 pub use produce::{Transaction, produce, produce_transaction};
 pub use record::{Record, read_capture};
@@ -26,15 +24,9 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// `prefix` with a suffix that no other call, process or earlier run has: a name for a topic, a group or a database.
 pub fn unique(prefix: &str) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let since_epoch = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .expect("the clock is after 1970");
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970");
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    format!(
-        "{prefix}_{:x}_{:x}_{count}",
-        since_epoch.as_micros(),
-        std::process::id()
-    )
+    format!("{prefix}_{:x}_{:x}_{count}", since_epoch.as_micros(), std::process::id())
 }
 
 fn client() -> ClientConfig {
@@ -45,7 +37,5 @@ fn client() -> ClientConfig {
 
 /// Runs blocking work of librdkafka beside the runtime.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    tokio::task::spawn_blocking(work)
-        .await
-        .expect("the work on a blocking thread ends without a panic")
+    tokio::task::spawn_blocking(work).await.expect("the work on a blocking thread ends without a panic")
 }

@@ -43,24 +43,14 @@ fn consumer(group: &str, isolation: Isolation) -> BaseConsumer {
 }
 
 fn partitions(consumer: &BaseConsumer, topic: &str) -> i32 {
-    let metadata = consumer
-        .fetch_metadata(Some(topic), LIMIT)
-        .expect("metadata");
-    let count = metadata
-        .topics()
-        .iter()
-        .map(|found| found.partitions().len())
-        .sum::<usize>();
+    let metadata = consumer.fetch_metadata(Some(topic), LIMIT).expect("metadata");
+    let count = metadata.topics().iter().map(|found| found.partitions().len()).sum::<usize>();
     assert!(count > 0, "topic {topic} does not exist");
     i32::try_from(count).expect("a count of partitions")
 }
 
 fn watermarks(consumer: &BaseConsumer, topic: &str) -> Vec<(i64, i64)> {
-    let mark = |partition| {
-        consumer
-            .fetch_watermarks(topic, partition, LIMIT)
-            .expect("watermarks")
-    };
+    let mark = |partition| consumer.fetch_watermarks(topic, partition, LIMIT).expect("watermarks");
     (0..partitions(consumer, topic)).map(mark).collect()
 }
 
@@ -68,27 +58,14 @@ fn watermarks(consumer: &BaseConsumer, topic: &str) -> Vec<(i64, i64)> {
 pub async fn end_offsets(topic: &str, isolation: Isolation) -> Vec<i64> {
     let topic = topic.to_owned();
     let ends = move || watermarks(&consumer("testkit-reader", isolation), &topic);
-    blocking(ends)
-        .await
-        .into_iter()
-        .map(|(_, end)| end)
-        .collect()
+    blocking(ends).await.into_iter().map(|(_, end)| end).collect()
 }
 
 /// The first offset still kept in each partition.
 pub async fn start_offsets(topic: &str) -> Vec<i64> {
     let topic = topic.to_owned();
-    let marks = move || {
-        watermarks(
-            &consumer("testkit-reader", Isolation::ReadCommitted),
-            &topic,
-        )
-    };
-    blocking(marks)
-        .await
-        .into_iter()
-        .map(|(start, _)| start)
-        .collect()
+    let marks = move || watermarks(&consumer("testkit-reader", Isolation::ReadCommitted), &topic);
+    blocking(marks).await.into_iter().map(|(start, _)| start).collect()
 }
 
 /// What `group` has committed for each partition of `topic`; `None` where it never did.
@@ -98,18 +75,11 @@ pub async fn committed(group: &str, topic: &str) -> Vec<Option<Committed>> {
         let consumer = consumer(&group, Isolation::ReadCommitted);
         let mut list = TopicPartitionList::new();
         list.add_partition_range(&topic, 0, partitions(&consumer, &topic) - 1);
-        let places = consumer
-            .committed_offsets(list, LIMIT)
-            .expect("committed offsets");
+        let places = consumer.committed_offsets(list, LIMIT).expect("committed offsets");
         let place = |partition| {
-            let found = places
-                .find_partition(&topic, partition)
-                .expect("the partition asked for");
+            let found = places.find_partition(&topic, partition).expect("the partition asked for");
             match found.offset() {
-                Offset::Offset(offset) => Some(Committed {
-                    offset,
-                    metadata: found.metadata().to_owned(),
-                }),
+                Offset::Offset(offset) => Some(Committed { offset, metadata: found.metadata().to_owned() }),
                 _ => None,
             }
         };
@@ -126,8 +96,7 @@ pub async fn read_topic(topic: &str, isolation: Isolation) -> Vec<Record> {
         let mut list = TopicPartitionList::new();
         for (partition, (start, end)) in (0..).zip(watermarks(&consumer, &topic)) {
             if start < end {
-                list.add_partition_offset(&topic, partition, Offset::Offset(start))
-                    .expect("an offset");
+                list.add_partition_offset(&topic, partition, Offset::Offset(start)).expect("an offset");
             }
         }
         let mut unfinished = list.count();
@@ -135,10 +104,7 @@ pub async fn read_topic(topic: &str, isolation: Isolation) -> Vec<Record> {
         let mut records = Vec::new();
         let deadline = Instant::now() + LIMIT;
         while unfinished > 0 {
-            assert!(
-                Instant::now() < deadline,
-                "reading {topic} took longer than {LIMIT:?}"
-            );
+            assert!(Instant::now() < deadline, "reading {topic} took longer than {LIMIT:?}");
             match consumer.poll(LIMIT) {
                 Some(Ok(message)) => records.push(record(&message)),
                 Some(Err(KafkaError::PartitionEOF(_))) => unfinished -= 1,
@@ -154,9 +120,8 @@ pub async fn read_topic(topic: &str, isolation: Isolation) -> Vec<Record> {
 
 fn record(message: &impl Message) -> Record {
     let headers = message.headers().map(|headers| {
-        let owned = |header: rdkafka::message::Header<'_, &[u8]>| {
-            (header.key.to_owned(), header.value.map(<[u8]>::to_vec))
-        };
+        let owned =
+            |header: rdkafka::message::Header<'_, &[u8]>| (header.key.to_owned(), header.value.map(<[u8]>::to_vec));
         headers.iter().map(owned).collect()
     });
     Record {

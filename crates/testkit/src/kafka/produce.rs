@@ -31,16 +31,11 @@ pub async fn produce(records: impl IntoIterator<Item = Record>) -> Vec<i64> {
 }
 
 /// Produces `records` in one transaction of its own, and gives the offset of each.
-pub async fn produce_transaction(
-    records: impl IntoIterator<Item = Record>,
-    end: Transaction,
-) -> Vec<i64> {
+pub async fn produce_transaction(records: impl IntoIterator<Item = Record>, end: Transaction) -> Vec<i64> {
     let records: Vec<Record> = records.into_iter().collect();
     blocking(move || {
         let producer = producer(Some(&unique("testkit")));
-        producer
-            .init_transactions(LIMIT)
-            .expect("a transactional producer");
+        producer.init_transactions(LIMIT).expect("a transactional producer");
         producer.begin_transaction().expect("a transaction begins");
         send(&producer, &records);
         producer.flush(LIMIT).expect("the broker takes the records");
@@ -82,9 +77,7 @@ fn producer(transactional_id: Option<&str>) -> BaseProducer<Reports> {
     if let Some(id) = transactional_id {
         config.set("transactional.id", id);
     }
-    config
-        .create_with_context(Reports::default())
-        .expect("a producer")
+    config.create_with_context(Reports::default()).expect("a producer")
 }
 
 fn send(producer: &BaseProducer<Reports>, records: &[Record]) {
@@ -106,25 +99,17 @@ fn send(producer: &BaseProducer<Reports>, records: &[Record]) {
 
 fn headers(record: &Record) -> OwnedHeaders {
     let empty = OwnedHeaders::new_with_capacity(record.headers.len());
-    record.headers.iter().fold(empty, |headers, (key, value)| {
-        headers.insert(Header {
-            key,
-            value: value.as_deref(),
-        })
-    })
+    record.headers.iter().fold(empty, |headers, (key, value)| headers.insert(Header { key, value: value.as_deref() }))
 }
 
 fn delivered(producer: &BaseProducer<Reports>, count: usize) -> Vec<i64> {
     producer.flush(LIMIT).expect("the broker takes the records");
     let context = producer.context();
-    let mut reports = context
-        .0
-        .lock()
-        .expect("no panic while holding the reports");
+    let mut reports = context.0.lock().expect("no panic while holding the reports");
     assert_eq!(reports.len(), count, "one report for each record");
     reports.sort_by_key(|(index, _)| *index);
-    let offsets = reports.drain(..).map(|(index, offset)| {
-        offset.unwrap_or_else(|failure| panic!("producing record {index}: {failure}"))
-    });
+    let offsets = reports
+        .drain(..)
+        .map(|(index, offset)| offset.unwrap_or_else(|failure| panic!("producing record {index}: {failure}")));
     offsets.collect()
 }

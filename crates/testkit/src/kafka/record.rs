@@ -51,12 +51,9 @@ impl Record {
 
     /// Reads one line of `kcat -J`. Panics on anything else: a fixture is right or the test is wrong.
     pub fn from_kcat(line: &str) -> Self {
-        let read: KcatLine = serde_json::from_str(line)
-            .unwrap_or_else(|why| panic!("not a line of kcat -J ({why}): {line:.200}"));
-        assert!(
-            read.headers.len().is_multiple_of(2),
-            "headers without a value: {line:.200}"
-        );
+        let read: KcatLine =
+            serde_json::from_str(line).unwrap_or_else(|why| panic!("not a line of kcat -J ({why}): {line:.200}"));
+        assert!(read.headers.len().is_multiple_of(2), "headers without a value: {line:.200}");
         let headers = read.headers.chunks_exact(2).map(|pair| {
             let name = pair[0].clone().expect("a header has a name");
             (name, pair[1].clone().map(String::into_bytes))
@@ -82,8 +79,7 @@ impl Record {
     /// The same record with one more header.
     #[must_use]
     pub fn with_header(mut self, name: &str, value: &str) -> Self {
-        self.headers
-            .push((name.to_owned(), Some(value.as_bytes().to_vec())));
+        self.headers.push((name.to_owned(), Some(value.as_bytes().to_vec())));
         self
     }
 
@@ -96,12 +92,8 @@ impl Record {
 
 /// Every record of a capture file (`kcat -J`, one a line), in its order.
 pub fn read_capture(path: &Path) -> Vec<Record> {
-    let text = std::fs::read_to_string(path)
-        .unwrap_or_else(|why| panic!("reading {}: {why}", path.display()));
-    text.lines()
-        .filter(|line| !line.is_empty())
-        .map(Record::from_kcat)
-        .collect()
+    let text = std::fs::read_to_string(path).unwrap_or_else(|why| panic!("reading {}: {why}", path.display()));
+    text.lines().filter(|line| !line.is_empty()).map(Record::from_kcat).collect()
 }
 
 #[cfg(test)]
@@ -119,10 +111,7 @@ mod tests {
             partition: 2,
             offset: Some(7),
             timestamp_ms: Some(1_796_056_941_110),
-            headers: vec![
-                ("a".to_owned(), Some(b"1".to_vec())),
-                ("a".to_owned(), None),
-            ],
+            headers: vec![("a".to_owned(), Some(b"1".to_vec())), ("a".to_owned(), None)],
             key: Some(br#"{"id":8}"#.to_vec()),
             payload: None,
         };

@@ -19,10 +19,7 @@ impl Stream {
     fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         let (read, write) = stream.into_split();
-        Ok(Self {
-            read: BufReader::new(read),
-            write,
-        })
+        Ok(Self { read: BufReader::new(read), write })
     }
 
     async fn send(&mut self, head: &[u8], body: &[u8]) -> io::Result<()> {
@@ -78,9 +75,7 @@ async fn requests(client: TcpStream, shared: &Shared) -> io::Result<()> {
             }
             Some(Fault::Answer { status, code, body }) => {
                 shared.count(|counters| counters.answered += 1);
-                client
-                    .send(&answer_head(status, code, body.len()), body.as_bytes())
-                    .await?;
+                client.send(&answer_head(status, code, body.len()), body.as_bytes()).await?;
             }
             Some(Fault::Hang) => {}
         }
@@ -101,8 +96,7 @@ async fn connect(shared: &Shared) -> io::Result<Stream> {
 }
 
 fn answer_head(status: u16, code: Option<i32>, length: usize) -> Vec<u8> {
-    let code = code
-        .map(|code| format!("X-ClickHouse-Exception-Code: {code}\r\n"))
-        .unwrap_or_default();
-    format!("HTTP/1.1 {status} Fault\r\nContent-Type: text/plain\r\n{code}Content-Length: {length}\r\n\r\n").into_bytes()
+    let code = code.map(|code| format!("X-ClickHouse-Exception-Code: {code}\r\n")).unwrap_or_default();
+    format!("HTTP/1.1 {status} Fault\r\nContent-Type: text/plain\r\n{code}Content-Length: {length}\r\n\r\n")
+        .into_bytes()
 }

@@ -37,18 +37,12 @@ impl Message {
     /// The answer to a request; interim answers (1xx) are dropped.
     pub(super) async fn answer(stream: &mut BufReader<OwnedReadHalf>) -> io::Result<Self> {
         loop {
-            let head = read_head(stream)
-                .await?
-                .ok_or(io::ErrorKind::UnexpectedEof)?;
+            let head = read_head(stream).await?.ok_or(io::ErrorKind::UnexpectedEof)?;
             let status = head.get(9..12).unwrap_or_default();
             if status.starts_with(b"1") {
                 continue;
             }
-            let length = if status == b"204" || status == b"304" {
-                Length::Exactly(0)
-            } else {
-                length(&head)?
-            };
+            let length = if status == b"204" || status == b"304" { Length::Exactly(0) } else { length(&head)? };
             let body = read_body(stream, length).await?;
             return Ok(Self { head, body });
         }
@@ -56,16 +50,9 @@ impl Message {
 
     /// Whether the address or the start of the body holds `text`.
     pub(super) fn contains(&self, text: &str) -> bool {
-        let line = self
-            .head
-            .split(|byte| *byte == b'\r')
-            .next()
-            .unwrap_or_default();
+        let line = self.head.split(|byte| *byte == b'\r').next().unwrap_or_default();
         let start = &self.body[..self.body.len().min(4096)];
-        [line, start].iter().any(|part| {
-            part.windows(text.len().max(1))
-                .any(|window| window == text.as_bytes())
-        })
+        [line, start].iter().any(|part| part.windows(text.len().max(1)).any(|window| window == text.as_bytes()))
     }
 
     /// Whether the client waits to be told to send its body.
@@ -76,8 +63,7 @@ impl Message {
     /// Whether the other side will close after this message.
     pub(super) fn closes(&self) -> bool {
         header(&self.head, "connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
-            || matches!(length(&self.head), Ok(Length::UntilClose))
-                && self.head.starts_with(b"HTTP/")
+            || matches!(length(&self.head), Ok(Length::UntilClose)) && self.head.starts_with(b"HTTP/")
     }
 }
 
@@ -85,20 +71,14 @@ async fn read_head(stream: &mut BufReader<OwnedReadHalf>) -> io::Result<Option<V
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         if stream.read_until(b'\n', &mut head).await? == 0 {
-            return if head.is_empty() {
-                Ok(None)
-            } else {
-                Err(io::ErrorKind::UnexpectedEof.into())
-            };
+            return if head.is_empty() { Ok(None) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
         }
         if head.len() > HEAD_LIMIT {
             return Err(io::Error::other("a head of more than 1 MiB"));
         }
     }
     if Message::expects_continue(&head) {
-        return Err(io::Error::other(
-            "`Expect: 100-continue` is not spoken by this proxy",
-        ));
+        return Err(io::Error::other("`Expect: 100-continue` is not spoken by this proxy"));
     }
     Ok(Some(head))
 }
@@ -139,9 +119,7 @@ async fn read_line(stream: &mut BufReader<OwnedReadHalf>, into: &mut Vec<u8>) ->
 }
 
 fn length(head: &[u8]) -> io::Result<Length> {
-    if header(head, "transfer-encoding")
-        .is_some_and(|value| value.to_ascii_lowercase().contains("chunked"))
-    {
+    if header(head, "transfer-encoding").is_some_and(|value| value.to_ascii_lowercase().contains("chunked")) {
         return Ok(Length::Chunked);
     }
     match header(head, "content-length") {
@@ -154,8 +132,6 @@ fn header(head: &[u8], name: &str) -> Option<String> {
     let text = String::from_utf8_lossy(head);
     text.lines().skip(1).find_map(|line| {
         let (found, value) = line.split_once(':')?;
-        found
-            .eq_ignore_ascii_case(name)
-            .then(|| value.trim().to_owned())
+        found.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
     })
 }

@@ -49,11 +49,7 @@ pub struct Plan {
 impl Plan {
     /// For every request, until told otherwise.
     pub fn new(fault: Fault) -> Self {
-        Self {
-            fault,
-            containing: None,
-            times: None,
-        }
+        Self { fault, containing: None, times: None }
     }
 
     /// Only for requests whose address (as sent, with its %-escapes) or first 4 KiB of body contain `text`, e.g. `INSERT`.
@@ -113,12 +109,7 @@ impl Shared {
         let mut fault = None;
         self.mode.send_if_modified(|mode| {
             let Mode::Plan(plan) = mode else { return false };
-            if plan.times == Some(0)
-                || !plan
-                    .containing
-                    .as_ref()
-                    .is_none_or(|text| request.contains(text))
-            {
+            if plan.times == Some(0) || !plan.containing.as_ref().is_none_or(|text| request.contains(text)) {
                 return false;
             }
             fault = Some(plan.fault.clone());
@@ -149,13 +140,8 @@ impl Proxy {
     /// A proxy before `upstream` (`http://host:port`) that passes everything.
     pub async fn before(upstream: &str) -> Self {
         let authority = upstream.trim_start_matches("http://").trim_end_matches('/');
-        assert!(
-            !authority.contains('/'),
-            "the proxy speaks plain HTTP to host:port, not {upstream}"
-        );
-        let listener = TcpListener::bind(("127.0.0.1", 0))
-            .await
-            .expect("a free port");
+        assert!(!authority.contains('/'), "the proxy speaks plain HTTP to host:port, not {upstream}");
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let address = listener.local_addr().expect("the port that was bound");
         let shared = Arc::new(Shared {
             upstream: authority.to_owned(),
@@ -163,21 +149,14 @@ impl Proxy {
             counters: watch::Sender::new(Counters::default()),
         });
         let accepting = Mutex::new(Accepting::Yes(accept(listener, Arc::clone(&shared))));
-        Self {
-            shared,
-            address,
-            accepting,
-        }
+        Self { shared, address, accepting }
     }
 
     /// A proxy before the ClickHouse under test, and its address with the same user.
     pub async fn before_clickhouse() -> (Self, ClickHouseAddress) {
         let server = crate::services::clickhouse();
         let proxy = Self::before(&server.url).await;
-        let address = ClickHouseAddress {
-            url: proxy.url(),
-            ..server
-        };
+        let address = ClickHouseAddress { url: proxy.url(), ..server };
         (proxy, address)
     }
 

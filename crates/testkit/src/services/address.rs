@@ -46,11 +46,7 @@ fn lookup(variable: &str) -> Option<String> {
 
 /// A variable that belongs to `address`: the user's own address never goes with the password of a service started here.
 fn beside(address: &str, variable: &str) -> Option<String> {
-    if env::var_os(address).is_some() {
-        env::var(variable).ok()
-    } else {
-        exported(variable)
-    }
+    if env::var_os(address).is_some() { env::var(variable).ok() } else { exported(variable) }
 }
 
 fn exported(variable: &str) -> Option<String> {
@@ -62,10 +58,7 @@ fn exported(variable: &str) -> Option<String> {
         .find_map(|running| running.exports.get(variable).cloned())
 }
 
-#[expect(
-    clippy::panic,
-    reason = "a test without its service must fail, and say how to have it"
-)]
+#[expect(clippy::panic, reason = "a test without its service must fail, and say how to have it")]
 fn missing(service: &str, variable: &str) -> ! {
     panic!(
         "no {service} for this test: run `cargo xtask test`, or `cargo xtask services up` once and then `cargo test`, \

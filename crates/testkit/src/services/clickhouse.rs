@@ -8,9 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::process::{run, wait_ready};
-use super::{
-    Folders, Launch, Process, Progress, Running, Service, ServiceError, packages, workspace,
-};
+use super::{Folders, Launch, Process, Progress, Running, Service, ServiceError, packages, workspace};
 
 /// The environment variable that replaces the gateway by a server: `http://host:port`.
 pub const CLICKHOUSE_URL: &str = "SETTLE_TEST_CLICKHOUSE_URL";
@@ -48,8 +46,7 @@ impl Service for ClickHouse {
 
     fn prepare(&self, folders: &Folders, progress: Progress<'_>) -> Result<(), ServiceError> {
         let list = gateway_folder().join("requirements.txt");
-        let wanted = fs::read_to_string(&list)
-            .map_err(ServiceError::io(format!("reading {}", list.display())))?;
+        let wanted = fs::read_to_string(&list).map_err(ServiceError::io(format!("reading {}", list.display())))?;
         let folder = folders.cache.join(ENVIRONMENT);
         let marker = folder.join("complete.txt");
         if fs::read_to_string(&marker).is_ok_and(|complete| complete == wanted) {
@@ -58,27 +55,15 @@ impl Service for ClickHouse {
         packages::ensure(&[&packages::PYTHON], progress)?;
         progress("clickhouse: installing the engine from PyPI (first time: about a minute)");
         let _ = fs::remove_dir_all(&folder); // an installation that was cut off, or other versions
-        fs::create_dir_all(&folder)
-            .map_err(ServiceError::io(format!("creating {}", folder.display())))?;
+        fs::create_dir_all(&folder).map_err(ServiceError::io(format!("creating {}", folder.display())))?;
         run(
             "clickhouse: creating a Python environment",
-            Command::new("python3")
-                .args(["-m", "venv"])
-                .arg(folder.join("venv")),
+            Command::new("python3").args(["-m", "venv"]).arg(folder.join("venv")),
         )?;
         let mut pip = Command::new(gateway_python(folders));
-        pip.args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--requirement",
-        ])
-        .arg(&list);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]).arg(&list);
         run("clickhouse: installing the engine", &mut pip)?;
-        fs::write(&marker, wanted)
-            .map_err(ServiceError::io(format!("writing {}", marker.display())))
+        fs::write(&marker, wanted).map_err(ServiceError::io(format!("writing {}", marker.display())))
     }
 
     fn start(&self, folders: &Folders, folder: &Path) -> Result<Launch, ServiceError> {
@@ -95,30 +80,16 @@ impl Service for ClickHouse {
             .current_dir(folder);
         let log = folder.join("clickhouse.log");
         let (process, child) = Process::spawn(&mut gateway, &log)?;
-        Ok(Launch {
-            process,
-            child,
-            log,
-            address: String::new(),
-            exports: [].into(),
-        })
+        Ok(Launch { process, child, log, address: String::new(), exports: [].into() })
     }
 
     fn wait_ready(&self, running: &mut Running) -> Result<(), ServiceError> {
         let port_file = running.folder.join("port");
         let mut port = None;
-        wait_ready(
-            self.name(),
-            &running.process,
-            &running.log,
-            Duration::from_secs(60),
-            || {
-                port = fs::read_to_string(&port_file)
-                    .ok()
-                    .and_then(|text| text.trim().parse::<u16>().ok());
-                port.is_some_and(answers_ping)
-            },
-        )?;
+        wait_ready(self.name(), &running.process, &running.log, Duration::from_secs(60), || {
+            port = fs::read_to_string(&port_file).ok().and_then(|text| text.trim().parse::<u16>().ok());
+            port.is_some_and(answers_ping)
+        })?;
         running.address = format!("http://127.0.0.1:{}", port.unwrap_or_default());
         running.exports = [
             (CLICKHOUSE_URL.to_owned(), running.address.clone()),

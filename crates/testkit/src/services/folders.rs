@@ -15,9 +15,7 @@ pub struct Folders {
 impl Folders {
     /// The folders of this workspace, after `SETTLE_SERVICES_CACHE`, `SETTLE_SERVICES_RUN` and `CARGO_TARGET_DIR`.
     pub fn of_workspace() -> Self {
-        let services = at_root("CARGO_TARGET_DIR")
-            .unwrap_or_else(|| workspace().join("target"))
-            .join("services");
+        let services = at_root("CARGO_TARGET_DIR").unwrap_or_else(|| workspace().join("target")).join("services");
         Self {
             cache: at_root("SETTLE_SERVICES_CACHE").unwrap_or_else(|| services.join("cache")),
             run: at_root("SETTLE_SERVICES_RUN").unwrap_or_else(|| services.join("run")),
@@ -32,9 +30,7 @@ impl Folders {
 
 /// A folder from the environment; a relative one starts at the workspace, whatever the current folder is.
 fn at_root(variable: &str) -> Option<PathBuf> {
-    env::var_os(variable)
-        .filter(|value| !value.is_empty())
-        .map(|value| workspace().join(value))
+    env::var_os(variable).filter(|value| !value.is_empty()).map(|value| workspace().join(value))
 }
 
 /// The root of the workspace this crate was built in.

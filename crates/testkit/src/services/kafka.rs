@@ -47,33 +47,20 @@ impl Service for Kafka {
 
     fn prepare(&self, folders: &Folders, progress: Progress<'_>) -> Result<(), ServiceError> {
         packages::ensure(&[&packages::JAVA, &packages::MAVEN], progress)?;
-        ARTIFACTS
-            .resolve(&folders.cache, self.name(), progress)
-            .map(drop)
+        ARTIFACTS.resolve(&folders.cache, self.name(), progress).map(drop)
     }
 
     fn start(&self, folders: &Folders, folder: &Path) -> Result<Launch, ServiceError> {
         let jars = folders.cache.join(ARTIFACTS.folder).join("jars");
         let (port, controller) = (free_port()?, free_port()?);
-        let (settings, log4j) = (
-            folder.join("server.properties"),
-            folder.join("log4j2.properties"),
-        );
-        fs::write(
-            &settings,
-            properties(port, controller, &folder.join("data")),
-        )
-        .and_then(|()| fs::write(&log4j, LOG4J))
-        .map_err(ServiceError::io(format!("writing {}", settings.display())))?;
+        let (settings, log4j) = (folder.join("server.properties"), folder.join("log4j2.properties"));
+        fs::write(&settings, properties(port, controller, &folder.join("data")))
+            .and_then(|()| fs::write(&log4j, LOG4J))
+            .map_err(ServiceError::io(format!("writing {}", settings.display())))?;
         let java = || {
             let mut command = Command::new("java");
             command
-                .args([
-                    "-Xmx512m",
-                    "-XX:+UseSerialGC",
-                    "-XX:TieredStopAtLevel=1",
-                    "-Djava.awt.headless=true",
-                ])
+                .args(["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"])
                 .arg(format!("-Dlog4j2.configurationFile={}", log4j.display()))
                 .arg("-classpath")
                 .arg(jars.join("*"))
@@ -81,39 +68,19 @@ impl Service for Kafka {
             command
         };
         let mut format = java();
-        format
-            .args([
-                "kafka.tools.StorageTool",
-                "format",
-                "--cluster-id",
-                CLUSTER_ID,
-                "--config",
-            ])
-            .arg(&settings);
+        format.args(["kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config"]).arg(&settings);
         run("kafka: formatting its storage", &mut format)?;
         let log = folder.join("kafka.log");
         let (process, child) = Process::spawn(java().arg("kafka.Kafka").arg(&settings), &log)?;
         let address = format!("127.0.0.1:{port}");
-        Ok(Launch {
-            process,
-            child,
-            log,
-            exports: [(KAFKA.to_owned(), address.clone())].into(),
-            address,
-        })
+        Ok(Launch { process, child, log, exports: [(KAFKA.to_owned(), address.clone())].into(), address })
     }
 
     fn wait_ready(&self, running: &mut Running) -> Result<(), ServiceError> {
-        wait_ready(
-            self.name(),
-            &running.process,
-            &running.log,
-            Duration::from_secs(90),
-            || {
-                tail(&running.log, usize::MAX).contains("Kafka Server started")
-                    && TcpStream::connect(&running.address).is_ok()
-            },
-        )
+        wait_ready(self.name(), &running.process, &running.log, Duration::from_secs(90), || {
+            tail(&running.log, usize::MAX).contains("Kafka Server started")
+                && TcpStream::connect(&running.address).is_ok()
+        })
     }
 
     fn describe(&self) -> String {

@@ -63,28 +63,19 @@ pub struct Services {
 impl Services {
     /// Takes hold of the run folder; waits while another command has it.
     pub fn open(folders: Folders, progress: Progress<'_>) -> Result<Self, ServiceError> {
-        fs::create_dir_all(&folders.run).map_err(ServiceError::io(format!(
-            "creating {}",
-            folders.run.display()
-        )))?;
+        fs::create_dir_all(&folders.run).map_err(ServiceError::io(format!("creating {}", folders.run.display())))?;
         let path = folders.run.join("lock");
         let what = || format!("locking {}", path.display());
         let lock = File::create(&path).map_err(ServiceError::io(what()))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                progress(&format!(
-                    "another command uses the services in {}; waiting for it",
-                    folders.run.display()
-                ));
+                progress(&format!("another command uses the services in {}; waiting for it", folders.run.display()));
                 lock.lock().map_err(ServiceError::io(what()))?;
             }
             Err(TryLockError::Error(source)) => return Err(ServiceError::io(what())(source)),
         }
-        Ok(Self {
-            folders,
-            _lock: lock,
-        })
+        Ok(Self { folders, _lock: lock })
     }
 
     /// The folders in use.
@@ -94,60 +85,35 @@ impl Services {
 
     /// Has every service up, and gives the environment for tests. What already runs is left as it is. With `keep` the services
     /// outlive this command, also those that an earlier command started for itself. A failure stops what this call started.
-    pub fn up(
-        &self,
-        keep: bool,
-        progress: Progress<'_>,
-    ) -> Result<BTreeMap<String, String>, ServiceError> {
+    pub fn up(&self, keep: bool, progress: Progress<'_>) -> Result<BTreeMap<String, String>, ServiceError> {
         let mut state = State::load(&self.folders)?;
         state.services.retain(|running| running.process.is_alive());
         let found = state.services.len();
-        self.start_missing(&mut state, keep, progress)
-            .inspect_err(|_| {
-                for started in state.services.iter().skip(found) {
-                    let _ = started.process.stop(PATIENCE); // the failure to report is the first one
-                }
-            })?;
-        Ok(state
-            .services
-            .iter()
-            .flat_map(|running| running.exports.clone())
-            .collect())
+        self.start_missing(&mut state, keep, progress).inspect_err(|_| {
+            for started in state.services.iter().skip(found) {
+                let _ = started.process.stop(PATIENCE); // the failure to report is the first one
+            }
+        })?;
+        Ok(state.services.iter().flat_map(|running| running.exports.clone()).collect())
     }
 
-    fn start_missing(
-        &self,
-        state: &mut State,
-        keep: bool,
-        progress: Progress<'_>,
-    ) -> Result<(), ServiceError> {
+    fn start_missing(&self, state: &mut State, keep: bool, progress: Progress<'_>) -> Result<(), ServiceError> {
         let wanted: Vec<Box<dyn Service>> = all()
             .into_iter()
-            .filter(|service| {
-                env::var_os(service.replaced_by()).is_none()
-                    && state.alive(service.name()).is_none()
-            })
+            .filter(|service| env::var_os(service.replaced_by()).is_none() && state.alive(service.name()).is_none())
             .collect();
         if keep {
-            state
-                .services
-                .iter_mut()
-                .for_each(|running| running.kept = true);
+            state.services.iter_mut().for_each(|running| running.kept = true);
         }
         for service in &wanted {
             service.prepare(&self.folders, progress)?;
         }
         let mut waiting = Vec::new();
         for service in wanted {
-            progress(&format!(
-                "{}: starting {}",
-                service.name(),
-                service.describe()
-            ));
+            progress(&format!("{}: starting {}", service.name(), service.describe()));
             let folder = self.folders.run.join(service.name());
             let _ = fs::remove_dir_all(&folder); // the data of an earlier run
-            fs::create_dir_all(&folder)
-                .map_err(ServiceError::io(format!("creating {}", folder.display())))?;
+            fs::create_dir_all(&folder).map_err(ServiceError::io(format!("creating {}", folder.display())))?;
             let launch = service.start(&self.folders, &folder)?;
             state.services.push(Running {
                 name: service.name().to_owned(),
@@ -166,11 +132,7 @@ impl Services {
                 let _ = child.try_wait(); // reaps it, so that it is not taken for alive
                 return Err(failure);
             }
-            progress(&format!(
-                "{}: ready on {}",
-                service.name(),
-                state.services[at].address
-            ));
+            progress(&format!("{}: ready on {}", service.name(), state.services[at].address));
         }
         state.save(&self.folders)
     }
@@ -178,18 +140,10 @@ impl Services {
     /// Stops what was started here: all of it, or only what no `services up` asked to keep.
     pub fn down(&self, kept_too: bool, progress: Progress<'_>) -> Result<(), ServiceError> {
         let mut state = State::load(&self.folders)?;
-        while let Some(at) = state
-            .services
-            .iter()
-            .rposition(|running| kept_too || !running.kept)
-        {
+        while let Some(at) = state.services.iter().rposition(|running| kept_too || !running.kept) {
             let running = state.services.remove(at);
             if running.process.is_alive() {
-                progress(&format!(
-                    "{}: stopping process {}",
-                    running.name,
-                    running.process.pid()
-                ));
+                progress(&format!("{}: stopping process {}", running.name, running.process.pid()));
                 running.process.stop(PATIENCE)?;
             }
             state.save(&self.folders)?;
@@ -203,14 +157,11 @@ pub fn status(folders: &Folders) -> Result<Vec<(&'static str, Origin)>, ServiceE
     let state = State::load(folders)?;
     let origin = |service: &dyn Service| match env::var(service.replaced_by()) {
         Ok(address) => Origin::Given(address),
-        Err(_) => state.alive(service.name()).map_or(Origin::Down, |running| {
-            Origin::Started(Box::new(running.clone()))
-        }),
+        Err(_) => {
+            state.alive(service.name()).map_or(Origin::Down, |running| Origin::Started(Box::new(running.clone())))
+        }
     };
-    Ok(all()
-        .iter()
-        .map(|service| (service.name(), origin(service.as_ref())))
-        .collect())
+    Ok(all().iter().map(|service| (service.name(), origin(service.as_ref()))).collect())
 }
 
 fn all() -> Vec<Box<dyn Service>> {

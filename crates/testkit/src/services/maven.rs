@@ -18,12 +18,7 @@ pub struct Artifacts {
 
 impl Artifacts {
     /// The folder of jars below `cache`; downloads them unless they are there already.
-    pub fn resolve(
-        &self,
-        cache: &Path,
-        service: &str,
-        progress: Progress<'_>,
-    ) -> Result<PathBuf, ServiceError> {
+    pub fn resolve(&self, cache: &Path, service: &str, progress: Progress<'_>) -> Result<PathBuf, ServiceError> {
         let folder = cache.join(self.folder);
         let jars = folder.join("jars");
         let (marker, pom) = (folder.join("complete.pom.xml"), self.pom());
@@ -35,8 +30,7 @@ impl Artifacts {
             self.coordinates.join(", ")
         ));
         let _ = fs::remove_dir_all(&folder); // a download that was cut off, or other versions
-        fs::create_dir_all(&folder)
-            .map_err(ServiceError::io(format!("creating {}", folder.display())))?;
+        fs::create_dir_all(&folder).map_err(ServiceError::io(format!("creating {}", folder.display())))?;
         let file = folder.join("pom.xml");
         fs::write(&file, &pom).map_err(ServiceError::io(format!("writing {}", file.display())))?;
         let mut maven = Command::new("mvn");
@@ -52,8 +46,7 @@ impl Artifacts {
             .arg(format!("-DoutputDirectory={}", jars.display()))
             .current_dir(&folder);
         run(&format!("{service}: resolving with Maven"), &mut maven)?;
-        fs::rename(&file, &marker)
-            .map_err(ServiceError::io(format!("writing {}", marker.display())))?;
+        fs::rename(&file, &marker).map_err(ServiceError::io(format!("writing {}", marker.display())))?;
         Ok(jars)
     }
 
@@ -61,11 +54,8 @@ impl Artifacts {
         let mut dependencies = String::new();
         for coordinate in self.coordinates {
             let mut parts = coordinate.splitn(3, ':');
-            let (group, artifact, version) = (
-                parts.next().unwrap_or_default(),
-                parts.next().unwrap_or_default(),
-                parts.next().unwrap_or_default(),
-            );
+            let (group, artifact, version) =
+                (parts.next().unwrap_or_default(), parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
             dependencies.push_str(&format!(
                 "    <dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>\n"
             ));

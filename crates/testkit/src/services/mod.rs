@@ -15,9 +15,7 @@ mod process;
 mod state;
 
 pub use address::{ClickHouseAddress, clickhouse, is_full, kafka};
-pub use clickhouse::{
-    CLICKHOUSE_PASSWORD, CLICKHOUSE_URL, CLICKHOUSE_USER, gateway_folder, gateway_python,
-};
+pub use clickhouse::{CLICKHOUSE_PASSWORD, CLICKHOUSE_URL, CLICKHOUSE_USER, gateway_folder, gateway_python};
 pub use error::ServiceError;
 pub use folders::{Folders, workspace};
 pub use kafka::KAFKA;

@@ -39,9 +39,7 @@ impl Process {
             .append(true)
             .open(log)
             .map_err(ServiceError::io(format!("opening {}", log.display())))?;
-        let err = out
-            .try_clone()
-            .map_err(ServiceError::io(format!("opening {}", log.display())))?;
+        let err = out.try_clone().map_err(ServiceError::io(format!("opening {}", log.display())))?;
         let child = command
             .stdin(Stdio::null())
             .stdout(out)
@@ -58,17 +56,15 @@ impl Process {
         };
         match started() {
             Some(process) => Ok((process, child)),
-            None => Err(ServiceError::io(format!(
-                "finding the process of {program} in /proc"
-            ))(io::ErrorKind::NotFound.into())),
+            None => Err(ServiceError::io(format!("finding the process of {program} in /proc"))(
+                io::ErrorKind::NotFound.into(),
+            )),
         }
     }
 
     /// Whether this very process still runs (a zombie does not).
     pub fn is_alive(&self) -> bool {
-        stat(self.pid).is_some_and(|(state, started)| {
-            started == self.started_ticks && !matches!(state, 'Z' | 'X')
-        })
+        stat(self.pid).is_some_and(|(state, started)| started == self.started_ticks && !matches!(state, 'Z' | 'X'))
     }
 
     /// Ends the group: SIGTERM, and SIGKILL after `patience`. Does nothing to a pid that has become another process.
@@ -83,9 +79,7 @@ impl Process {
             match kill_process_group(group, signal) {
                 Ok(()) | Err(rustix::io::Errno::SRCH) => {}
                 Err(errno) => {
-                    return Err(ServiceError::io(format!("stopping process {}", self.pid))(
-                        errno.into(),
-                    ));
+                    return Err(ServiceError::io(format!("stopping process {}", self.pid))(errno.into()));
                 }
             }
             let deadline = Instant::now() + patience;
@@ -114,12 +108,7 @@ pub fn wait_ready(
     mut ready: impl FnMut() -> bool,
 ) -> Result<(), ServiceError> {
     let deadline = Instant::now() + limit;
-    let failed = |how: String| ServiceError::NotReady {
-        service,
-        how,
-        log: log.to_owned(),
-        tail: tail(log, 20),
-    };
+    let failed = |how: String| ServiceError::NotReady { service, how, log: log.to_owned(), tail: tail(log, 20) };
     while !ready() {
         if !process.is_alive() {
             return Err(failed("ended before it was ready".into()));
@@ -134,28 +123,20 @@ pub fn wait_ready(
 
 /// The last `lines` lines of a file, indented; what could be read of it.
 pub fn tail(log: &Path, lines: usize) -> String {
-    let text = fs::read(log)
-        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-        .unwrap_or_default();
+    let text = fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     last_lines(&text, lines)
 }
 
 pub(super) fn last_lines(text: &str, lines: usize) -> String {
     let all: Vec<&str> = text.lines().collect();
-    all.iter()
-        .skip(all.len().saturating_sub(lines))
-        .map(|line| format!("    {line}"))
-        .collect::<Vec<_>>()
-        .join("\n")
+    all.iter().skip(all.len().saturating_sub(lines)).map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }
 
 /// Runs a program to its end and gives its standard output.
 pub fn run(what: &str, command: &mut Command) -> Result<String, ServiceError> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .map_err(ServiceError::io(format!("{what}: starting {program}")))?;
+    let output =
+        command.stdin(Stdio::null()).output().map_err(ServiceError::io(format!("{what}: starting {program}")))?;
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
         return Ok(stdout);
@@ -185,17 +166,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         let mut command = Command::new("sh");
-        let (process, mut child) =
-            Process::spawn(command.args(["-c", "echo up; sleep 600 & wait"]), &log).unwrap();
-        wait_ready("sh", &process, &log, Duration::from_secs(10), || {
-            tail(&log, 1).contains("up")
-        })
-        .unwrap();
+        let (process, mut child) = Process::spawn(command.args(["-c", "echo up; sleep 600 & wait"]), &log).unwrap();
+        wait_ready("sh", &process, &log, Duration::from_secs(10), || tail(&log, 1).contains("up")).unwrap();
 
-        let other = Process {
-            pid: process.pid,
-            started_ticks: process.started_ticks + 1,
-        };
+        let other = Process { pid: process.pid, started_ticks: process.started_ticks + 1 };
         assert!(!other.is_alive());
         other.stop(Duration::from_millis(10)).unwrap();
         assert!(process.is_alive());
@@ -209,18 +183,10 @@ mod tests {
     fn a_process_that_ends_early_is_reported_with_its_last_lines() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
-        let (process, mut child) = Process::spawn(
-            Command::new("sh").args(["-c", "echo no licence; exit 3"]),
-            &log,
-        )
-        .unwrap();
-        let failure = wait_ready("sh", &process, &log, Duration::from_secs(10), || false)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            failure.contains("ended before it was ready") && failure.contains("no licence"),
-            "{failure}"
-        );
+        let (process, mut child) =
+            Process::spawn(Command::new("sh").args(["-c", "echo no licence; exit 3"]), &log).unwrap();
+        let failure = wait_ready("sh", &process, &log, Duration::from_secs(10), || false).unwrap_err().to_string();
+        assert!(failure.contains("ended before it was ready") && failure.contains("no licence"), "{failure}");
         child.wait().unwrap();
     }
 }

@@ -45,25 +45,18 @@ impl State {
             Ok(text) => text,
             Err(missing) if missing.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(source) => {
-                return Err(ServiceError::io(format!("reading {}", path.display()))(
-                    source,
-                ));
+                return Err(ServiceError::io(format!("reading {}", path.display()))(source));
             }
         };
-        serde_json::from_str(&text).map_err(|why| ServiceError::State {
-            path,
-            why: why.to_string(),
-        })
+        serde_json::from_str(&text).map_err(|why| ServiceError::State { path, why: why.to_string() })
     }
 
     /// Writes the state file in one step, so that a reader never sees half of it.
     pub fn save(&self, folders: &Folders) -> Result<(), ServiceError> {
         let path = folders.state_file();
         let fresh = path.with_extension("json.new");
-        let text = serde_json::to_string_pretty(self).map_err(|why| ServiceError::State {
-            path: path.clone(),
-            why: why.to_string(),
-        })?;
+        let text = serde_json::to_string_pretty(self)
+            .map_err(|why| ServiceError::State { path: path.clone(), why: why.to_string() })?;
         fs::write(&fresh, text + "\n")
             .and_then(|()| fs::rename(&fresh, &path))
             .map_err(ServiceError::io(format!("writing {}", path.display())))
@@ -71,8 +64,6 @@ impl State {
 
     /// The live service of that name.
     pub fn alive(&self, name: &str) -> Option<&Running> {
-        self.services
-            .iter()
-            .find(|running| running.name == name && running.process.is_alive())
+        self.services.iter().find(|running| running.name == name && running.process.is_alive())
     }
 }

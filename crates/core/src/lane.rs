@@ -1,0 +1,214 @@
+//! One partition's line from record to versioned event. Fed in log order; no clock, no I/O.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::change::{Change, Control, Event, Lineage, TableName, Truncate};
+use crate::debezium::connect::SchemaCache;
+use crate::debezium::envelope;
+use crate::debezium::source::SourceBlock;
+use crate::key::{Key, KeyError};
+use crate::position::{Offset, Partition};
+use crate::recognise::{Shape, recognise};
+use crate::record::Record;
+use crate::refusal::{Reason, Refusal};
+use crate::version::{Floor, Versioner};
+
+/// Deleted keys that are remembered to tell a tombstone that follows its delete from one alone.
+const REMEMBERED_DELETES: usize = 64;
+
+/// What to do with a tombstone that follows no delete in the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LoneTombstones {
+    /// Stop: it carries no position, so it cannot delete.
+    #[default]
+    Refuse,
+    /// Count it as control. Rows that were deleted while nobody read, and whose delete event was
+    /// compacted away, stay in the destination.
+    Skip,
+}
+
+/// A record turned into an event, with the floor that it raised.
+#[derive(Debug)]
+pub struct Fed {
+    /// What the record says.
+    pub event: Event,
+    /// A floor to be recorded before or with the event.
+    pub floor: Option<Floor>,
+}
+
+/// The state of one assigned partition.
+#[derive(Debug)]
+pub struct Lane {
+    partition: Partition,
+    next: Offset,
+    versioner: Versioner,
+    lone_tombstones: LoneTombstones,
+    schemas: SchemaCache,
+    table: Option<Arc<TableName>>,
+    lineage: Option<Arc<Lineage>>,
+    key: Option<Key>,
+    deleted: VecDeque<Key>,
+    started: bool,
+}
+
+impl Lane {
+    /// A lane whose next record to read is at or behind `start`; `floors` are those recorded for
+    /// the partition.
+    pub fn new(partition: Partition, start: Offset, floors: &[Floor], lone_tombstones: LoneTombstones) -> Self {
+        Self {
+            versioner: Versioner::starting_at(start, floors),
+            partition,
+            next: start,
+            lone_tombstones,
+            schemas: SchemaCache::default(),
+            table: None,
+            lineage: None,
+            key: None,
+            deleted: VecDeque::new(),
+            started: false,
+        }
+    }
+
+    /// Its partition.
+    pub fn partition(&self) -> &Partition {
+        &self.partition
+    }
+
+    /// The next offset to read.
+    pub fn next(&self) -> Offset {
+        self.next
+    }
+
+    /// Moves past the log's end where nothing is left but markers.
+    pub fn pass(&mut self, end: Offset) {
+        self.next = self.next.max(end);
+    }
+
+    /// Takes the next record. After a refusal the lane stands behind the record, too: whether to
+    /// go on is the caller's.
+    pub fn feed(&mut self, record: Record) -> Result<Fed, Refusal> {
+        let offset = record.offset;
+        let place = record.place();
+        let refused = |reason| Refusal { place, reason };
+        if offset < self.next {
+            return Err(refused(Reason::OffsetWentBack { last: self.next - 1, found: offset }));
+        }
+        let resumed_here = !self.started && offset == self.next && offset > 0;
+        self.started = true;
+        self.next = offset + 1;
+        self.read(record, resumed_here).map_err(refused)
+    }
+
+    fn read(&mut self, record: Record, resumed_here: bool) -> Result<Fed, Reason> {
+        let shape = recognise(&record)?;
+        match shape {
+            Shape::Control(control) => Ok(Fed { event: Event::Control(control), floor: None }),
+            Shape::NoValue => {
+                let control = self.tombstone(&record, resumed_here)?;
+                Ok(Fed { event: Event::Control(control), floor: None })
+            }
+            Shape::Truncate { source } => {
+                let (table, lineage) = (self.table(&source), self.lineage(&source));
+                let (version, floor) = self.versioner.version(&source, &lineage, false, 0, record.offset)?;
+                let event = Event::Truncate(Box::new(Truncate { record, table, lineage, version }));
+                Ok(Fed { event, floor })
+            }
+            Shape::Row { op, after, source, schema } => {
+                let schema = schema.map(|text| self.schemas.row_of_envelope(text)).transpose()?;
+                let after = range_in(after, record.payload.as_deref().unwrap_or_default());
+                let key = self.key(record.key.as_deref())?;
+                let old_key = record.header("__debezium.oldkey").and_then(key_in_header);
+                let snapshot = op == crate::change::Op::Read;
+                let (table, lineage) = (self.table(&source), self.lineage(&source));
+                let (version, floor) = self.versioner.version(&source, &lineage, snapshot, 0, record.offset)?;
+                let may_tie = snapshot && !source.full_snapshot_form;
+                if op == crate::change::Op::Delete {
+                    self.remember_delete(&key);
+                }
+                let event = Event::Change(Box::new(Change {
+                    record,
+                    table,
+                    lineage,
+                    key,
+                    op,
+                    version,
+                    may_tie,
+                    source_ts_ms: source.ts_ms,
+                    schema,
+                    after,
+                    old_key,
+                }));
+                Ok(Fed { event, floor })
+            }
+        }
+    }
+
+    fn key(&mut self, bytes: Option<&[u8]>) -> Result<Key, Reason> {
+        let bytes = bytes.filter(|b| *b != b"null").ok_or(KeyError::Missing)?;
+        let text = std::str::from_utf8(bytes).map_err(|e| KeyError::NotAnObject(e.to_string()))?;
+        let key = Key::parse(envelope::unwrap(text), self.key.as_ref())?;
+        self.key = Some(key.clone());
+        Ok(key)
+    }
+
+    /// A record without a value: control where its delete came before it.
+    fn tombstone(&mut self, record: &Record, resumed_here: bool) -> Result<Control, Reason> {
+        if record.key.is_none() {
+            return Ok(Control::Empty);
+        }
+        let key = self.key(record.key.as_deref())?;
+        // A run that resumes exactly here read the delete in the run before.
+        let follows = resumed_here || self.deleted.iter().any(|deleted| *deleted == key);
+        match self.lone_tombstones {
+            LoneTombstones::Refuse if !follows => Err(Reason::LoneTombstone),
+            _ => Ok(Control::Tombstone),
+        }
+    }
+
+    fn remember_delete(&mut self, key: &Key) {
+        if self.deleted.len() == REMEMBERED_DELETES {
+            self.deleted.pop_front();
+        }
+        self.deleted.push_back(key.clone());
+    }
+
+    fn table(&mut self, source: &SourceBlock) -> Arc<TableName> {
+        match &self.table {
+            Some(known) if *known.namespace == *source.namespace && *known.name == *source.table => known.clone(),
+            _ => {
+                let table = Arc::new(TableName {
+                    namespace: source.namespace.as_str().into(),
+                    name: source.table.as_str().into(),
+                });
+                self.table.insert(table).clone()
+            }
+        }
+    }
+
+    fn lineage(&mut self, source: &SourceBlock) -> Arc<Lineage> {
+        match &self.lineage {
+            Some(known) if *known.source == *source.name && *known.database == *source.database => known.clone(),
+            _ => {
+                let lineage = Arc::new(Lineage {
+                    source: source.name.as_str().into(),
+                    database: source.database.as_str().into(),
+                });
+                self.lineage.insert(lineage).clone()
+            }
+        }
+    }
+}
+
+/// A key in a header. It only helps to find a stored value, so one that is not readable is none.
+fn key_in_header(bytes: &[u8]) -> Option<Key> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    Key::parse(envelope::unwrap(text), None).ok()
+}
+
+/// Where `part`, a slice of `whole`, lies in it.
+fn range_in(part: Option<&str>, whole: &[u8]) -> std::ops::Range<usize> {
+    let Some(part) = part else { return 0..0 };
+    let start = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
+    start..start + part.len()
+}

@@ -1,0 +1,46 @@
+//! What a failure means: one function, whose default is to stop.
+
+use crate::sink::FailureKind;
+
+/// What to do with a batch that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Apply the identical batch again, soon.
+    Retry,
+    /// The environment is away: back off and apply the identical batch until it is back, or until
+    /// the deadline of a bounded run.
+    Pause,
+    /// One row is at fault: find it, set it aside, go on.
+    Isolate,
+    /// Stop. Nothing is committed; the message says what to do.
+    Stop,
+    /// Stop: an invariant is broken.
+    Bug,
+}
+
+/// Maps a kind of failure to what is done about it. A kind that is not listed stops the run, so
+/// that a new one is never retried by accident.
+pub fn decide(kind: FailureKind) -> Verdict {
+    match kind {
+        FailureKind::Conflict => Verdict::Retry,
+        FailureKind::Unreachable | FailureKind::Denied | FailureKind::NotWritable | FailureKind::Overloaded => {
+            Verdict::Pause
+        }
+        FailureKind::Row => Verdict::Isolate,
+        FailureKind::Bug => Verdict::Bug,
+        _ => Verdict::Stop,
+    }
+}
+
+/// How long to wait before attempt `attempt` (from 1), milliseconds: 100 ms doubling to 10 s, with
+/// the given jitter in `[0, 1)` taking off up to half.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "below 10,000"
+)]
+pub fn backoff_ms(attempt: u32, jitter: f64) -> u64 {
+    let full = 100u64.saturating_mul(1 << attempt.saturating_sub(1).min(7)).min(10_000);
+    full - (full as f64 * 0.5 * jitter) as u64
+}

@@ -1,0 +1,103 @@
+//! Why a record is not a change: what is wrong, where, and how to fix it.
+
+use crate::debezium::connect::SchemaError;
+use crate::debezium::source::SourceError;
+use crate::key::KeyError;
+use crate::position::Place;
+use crate::version::VersionError;
+
+/// What to do about a record that cannot be applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// This record alone is at fault: dead-letter it and go on.
+    Poison,
+    /// The topic breaks what the pipeline stands on: stop before more is applied.
+    Contract,
+}
+
+/// Why one record was refused. Messages hold no row values.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    /// The value is not JSON.
+    #[error(
+        "the value is not JSON ({0}); if the topic is written as Avro, Protobuf or text, use the matching converter or remove the record"
+    )]
+    NotJson(String),
+    /// Zero bytes, which is neither JSON nor a tombstone.
+    #[error("the value is empty (zero bytes), which is neither JSON nor a tombstone")]
+    EmptyValue,
+    /// JSON of no known shape.
+    #[error("the value is no Debezium envelope: no `op` and `source` at its first level (found {0})")]
+    UnknownShape(String),
+    /// An operation letter that is not known.
+    #[error("unknown op \"{0}\"; known are c, u, d, r, t, m")]
+    UnknownOp(String),
+    /// No row in the event.
+    #[error("op \"{0}\" without a row in `after`")]
+    NoRow(&'static str),
+    /// A tombstone that follows no envelope delete.
+    #[error(
+        "a tombstone alone: it carries no position, so it cannot delete by itself; set `version.fallback = \"kafka-offset\"` if deletes come as tombstones only"
+    )]
+    LoneTombstone,
+    /// No usable identity.
+    #[error("{0}")]
+    Key(#[from] KeyError),
+    /// No usable position.
+    #[error("{0}")]
+    Source(#[from] SourceError),
+    /// A position that cannot be packed.
+    #[error("{0}")]
+    Version(#[from] VersionError),
+    /// Unreadable Connect schema.
+    #[error("{0}")]
+    Schema(#[from] SchemaError),
+    /// The capture or topic goes back.
+    #[error("offset {found} after {last}: the log is not in offset order; sort the capture by partition and offset")]
+    OffsetWentBack {
+        /// Offset before.
+        last: i64,
+        /// Offset found.
+        found: i64,
+    },
+    /// Two records of a key with one version and different content.
+    #[error(
+        "two records of one key have the same position but differ ({other} is the other); see GUARANTEES.md, \"positions that repeat\": on MariaDB 11.4+ set binlog_legacy_event_pos=1, on MySQL set binlog_transaction_compression=OFF"
+    )]
+    EqualVersionOtherContent {
+        /// The record that came first.
+        other: Place,
+    },
+}
+
+impl Reason {
+    /// How the failure policy treats it.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::NotJson(_)
+            | Self::EmptyValue
+            | Self::UnknownShape(_)
+            | Self::UnknownOp(_)
+            | Self::NoRow(_)
+            | Self::Key(KeyError::NotAnObject(_) | KeyError::Null(_) | KeyError::Unavailable(_))
+            | Self::Source(SourceError::Missing | SourceError::Field { .. })
+            | Self::Version(_)
+            | Self::Schema(_) => Class::Poison,
+            Self::LoneTombstone
+            | Self::Key(KeyError::Missing | KeyError::NoFields)
+            | Self::Source(SourceError::Connector(_))
+            | Self::OffsetWentBack { .. }
+            | Self::EqualVersionOtherContent { .. } => Class::Contract,
+        }
+    }
+}
+
+/// A record that was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("record {place}: {reason}")]
+pub struct Refusal {
+    /// Which record.
+    pub place: Place,
+    /// Why.
+    pub reason: Reason,
+}

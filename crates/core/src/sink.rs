@@ -1,0 +1,190 @@
+//! The border to a destination: a batch goes in, a proof comes back.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::batch::Batch;
+use crate::position::{Offset, Partition, Span, TopicId};
+use crate::version::Floor;
+
+/// A boxed future: one per batch costs nothing.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What a sink promises of the effect of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guarantee {
+    /// A batch becomes visible whole, or not at all.
+    Atomic,
+    /// Rows carry versions; readers see the greatest.
+    Versioned,
+    /// An effect happens once per event id.
+    OncePerId,
+    /// One Kafka transaction.
+    Transactional,
+}
+
+/// Proof that the batch of these spans is durable, and what became of its rows.
+///
+/// Only a sink mints it ([`Durable::mint`] is on clippy's disallowed list). A dropped proof
+/// acknowledges nothing.
+#[must_use = "a dropped proof acknowledges nothing"]
+#[derive(Debug, PartialEq, Eq)]
+pub struct Durable {
+    spans: Vec<Span>,
+    /// What became of the batch's surviving rows.
+    pub outcome: Outcome,
+}
+
+/// What became of the surviving rows of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Rows made current (or just written, where the destination cannot say).
+    pub applied: u64,
+    /// Rows that the destination had as new or newer.
+    pub stale: u64,
+}
+
+impl Durable {
+    /// States that everything in `batch` is durable in the destination. Call it only behind the
+    /// destination's own acknowledgement.
+    pub fn mint(batch: &Batch, outcome: Outcome) -> Self {
+        Self { spans: batch.spans().to_vec(), outcome }
+    }
+
+    /// The spans that it proves.
+    pub fn spans(&self) -> &[Span] {
+        &self.spans
+    }
+
+    pub(crate) fn into_spans(self) -> Vec<Span> {
+        self.spans
+    }
+}
+
+/// A partition that a sink is about to receive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacedPartition {
+    /// Topic incarnation.
+    pub topic_id: TopicId,
+    /// Partition.
+    pub partition: Partition,
+}
+
+/// What a destination recorded of the log's places.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// Floors that full snapshots raised.
+    pub floors: Vec<(PlacedPartition, Floor)>,
+    /// Next-to-read offsets up to which the group's records are in the destination, where it keeps
+    /// them with its rows.
+    pub applied: Vec<(PlacedPartition, Offset)>,
+}
+
+impl Places {
+    /// The floors recorded for one partition.
+    pub fn floors_of(&self, topic_id: TopicId, partition: &Partition) -> Vec<Floor> {
+        let here = |place: &PlacedPartition| place.topic_id == topic_id && place.partition == *partition;
+        self.floors.iter().filter(|(place, _)| here(place)).map(|(_, floor)| floor.clone()).collect()
+    }
+
+    /// How far the destination has the partition, if it says.
+    pub fn applied_of(&self, topic_id: TopicId, partition: &Partition) -> Option<Offset> {
+        let here = |place: &PlacedPartition| place.topic_id == topic_id && place.partition == *partition;
+        self.applied.iter().filter(|(place, _)| here(place)).map(|(_, offset)| *offset).max()
+    }
+}
+
+/// A destination.
+pub trait Sink: Send {
+    /// What it promises.
+    fn guarantee(&self) -> Guarantee;
+
+    /// Prepares for these partitions: fences others, validates or creates what it needs, and says
+    /// what it knows of their places. Called again when partitions are added; `parts` are the new ones.
+    fn open<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<Places, SinkError>>;
+
+    /// Writes the batch. After an error the same batch may be applied again, whatever the
+    /// outcome of the first attempt.
+    fn apply<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Durable, SinkError>>;
+}
+
+/// What kind of failure it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// The destination does not answer, or answers that it is not there for us now.
+    Unreachable,
+    /// It refuses our credentials or our privileges.
+    Denied,
+    /// It is read-only or its disk is full.
+    NotWritable,
+    /// It asks for less: too many parts, memory, 429, a lock held by another.
+    Overloaded,
+    /// Deadlock or serialization failure: the same again may pass.
+    Conflict,
+    /// A row does not fit: value out of range, constraint.
+    Row,
+    /// Key, table or scheme does not match.
+    Contract,
+    /// An invariant of ours is broken.
+    Bug,
+}
+
+/// Whether the failed operation may have taken effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// It certainly had none.
+    None,
+    /// The reply was lost.
+    Unknown,
+}
+
+/// The one error of sinks.
+#[derive(Debug)]
+pub struct SinkError {
+    /// What kind.
+    pub kind: FailureKind,
+    /// Whether it may have taken effect.
+    pub effect: Effect,
+    /// What was being done, as `insert into "t"`.
+    pub operation: String,
+    /// What happened and how to fix it. No row values.
+    pub context: String,
+    /// Index of the row at fault inside the batch's changes, where the sink knows.
+    pub source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl SinkError {
+    /// An error that certainly had no effect.
+    pub fn new(kind: FailureKind, operation: impl Into<String>, context: impl Into<String>) -> Self {
+        Self { kind, effect: Effect::None, operation: operation.into(), context: context.into(), source: None }
+    }
+
+    /// With the error beneath.
+    #[must_use]
+    pub fn caused_by(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// With an unknown effect.
+    #[must_use]
+    pub fn effect_unknown(mut self) -> Self {
+        self.effect = Effect::Unknown;
+        self
+    }
+}
+
+impl fmt::Display for SinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.operation, self.context)
+    }
+}
+
+impl Error for SinkError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|e| e as &(dyn Error + 'static))
+    }
+}

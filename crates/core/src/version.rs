@@ -1,0 +1,193 @@
+//! The version of a change: 128 bits from the source's own position, never from a clock.
+//!
+//! ```text
+//! hi = 0 | epoch:7 | commit position:56          lo = 0 | rank:1 | record position:62
+//! ```
+//! Compared as one unsigned number. Both halves stay below 2^63, so they also fit two signed
+//! BIGINT columns compared as a row value. At one commit position a streamed change (rank 1)
+//! beats a row read by a snapshot (rank 0).
+//!
+//! A commit is ordered before a record position because a PostgreSQL transaction that was open
+//! while a snapshot was read streams later, with *smaller* record positions.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::change::Lineage;
+use crate::debezium::source::{Position, SourceBlock};
+use crate::position::Offset;
+
+/// The name of the scheme, recorded beside the data: a run that would use another refuses.
+pub const SCHEME: &str = "commit-position/1";
+
+const COMMIT_BITS: u32 = 56;
+const RECORD_BITS: u32 = 62;
+const EPOCH_BITS: u32 = 7;
+
+/// Orders the changes of one key. Greater wins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Version(u128);
+
+impl Version {
+    /// Packs the parts; `None` where one does not fit its bits.
+    pub fn pack(epoch: u8, commit: u64, streamed: bool, record: u64) -> Option<Self> {
+        if u32::from(epoch) >= 1 << EPOCH_BITS || commit >> COMMIT_BITS != 0 || record >> RECORD_BITS != 0 {
+            return None;
+        }
+        let hi = u64::from(epoch) << COMMIT_BITS | commit;
+        let lo = u64::from(streamed) << RECORD_BITS | record;
+        Some(Self(u128::from(hi) << 64 | u128::from(lo)))
+    }
+
+    /// From its two halves.
+    pub fn from_halves(hi: u64, lo: u64) -> Self {
+        Self(u128::from(hi) << 64 | u128::from(lo))
+    }
+
+    /// The upper half: epoch and commit position; below 2^63.
+    pub fn hi(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+
+    /// The lower half: rank and record position; below 2^63.
+    #[expect(clippy::cast_possible_truncation, reason = "the lower 64 of 128 bits")]
+    pub fn lo(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// The upper half as a signed BIGINT; exact, since it is below 2^63.
+    pub fn hi_signed(self) -> i64 {
+        self.hi().cast_signed()
+    }
+
+    /// The lower half as a signed BIGINT; exact, since it is below 2^63.
+    pub fn lo_signed(self) -> i64 {
+        self.lo().cast_signed()
+    }
+
+    /// All 128 bits, little-endian: a ClickHouse UInt128 in Arrow.
+    pub fn to_le_bytes(self) -> [u8; 16] {
+        self.0.to_le_bytes()
+    }
+
+    /// The number that is compared.
+    pub fn as_u128(self) -> u128 {
+        self.0
+    }
+
+    /// The same position in the log of another epoch.
+    #[must_use]
+    pub fn with_epoch(self, epoch: u8) -> Self {
+        let commit = self.hi() & ((1 << COMMIT_BITS) - 1);
+        Self::from_halves(u64::from(epoch & 0x7f) << COMMIT_BITS | commit, self.lo())
+    }
+}
+
+impl From<u128> for Version {
+    fn from(packed: u128) -> Self {
+        Self(packed)
+    }
+}
+
+/// Shows the parts, as `epoch/commit/rank/record`.
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (hi, lo) = (self.hi(), self.lo());
+        let (commit, record) = (hi & ((1 << COMMIT_BITS) - 1), lo & ((1 << RECORD_BITS) - 1));
+        write!(f, "{}/{commit}/{}/{record}", hi >> COMMIT_BITS, lo >> RECORD_BITS)
+    }
+}
+
+/// Why a record has no version.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VersionError {
+    /// A part is too large for its bits.
+    #[error("the source position (commit {commit}, record {record}) does not fit the version: 56 and 62 bits")]
+    DoesNotFit {
+        /// Commit position.
+        commit: u64,
+        /// Record position.
+        record: u64,
+    },
+}
+
+/// A full snapshot set a floor: everything of its lineage that was streamed after it in this
+/// partition committed after it. It belongs to a place in the log, so that a run that starts
+/// behind the snapshot row gives the same versions as one that read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Floor {
+    /// Whose positions it bounds.
+    pub lineage: Arc<Lineage>,
+    /// Offset of the snapshot row that raised it.
+    pub offset: Offset,
+    /// Least commit position of streamed rows behind it.
+    pub commit: u64,
+}
+
+/// Gives versions to the records of one partition, in log order.
+#[derive(Clone, Debug, Default)]
+pub struct Versioner {
+    floors: HashMap<Arc<Lineage>, u64>,
+}
+
+impl Versioner {
+    /// Starts at `offset`, with what the destination recorded of this partition: per lineage the
+    /// greatest floor at or before the offset.
+    pub fn starting_at(offset: Offset, recorded: &[Floor]) -> Self {
+        let mut floors = HashMap::new();
+        for floor in recorded.iter().filter(|f| f.offset <= offset) {
+            let known = floors.entry(floor.lineage.clone()).or_insert(0);
+            *known = floor.commit.max(*known);
+        }
+        Self { floors }
+    }
+
+    /// The version of the record at `offset`, and the floor that it raises, if it does.
+    pub fn version(
+        &mut self,
+        source: &SourceBlock,
+        lineage: &Arc<Lineage>,
+        snapshot: bool,
+        epoch: u8,
+        offset: Offset,
+    ) -> Result<(Version, Option<Floor>), VersionError> {
+        let mut raised = None;
+        let (commit, record) = match source.position {
+            Position::Postgres { last_commit, lsn, sequence_lsn } => {
+                let record = lsn.unwrap_or(sequence_lsn);
+                let commit = match (snapshot, last_commit) {
+                    (true, Some(last_commit)) => last_commit,
+                    (true, None) => {
+                        raised = self.raise(lineage, sequence_lsn, offset);
+                        sequence_lsn
+                    }
+                    (false, _) => last_commit.unwrap_or(record).max(self.floor(lineage)),
+                };
+                (commit, record)
+            }
+            Position::Binlog { file, pos, row } => {
+                let does_not_fit = VersionError::DoesNotFit { commit: file, record: pos };
+                if file >> 24 != 0 || pos >> 32 != 0 {
+                    return Err(does_not_fit);
+                }
+                (file << 32 | pos, row)
+            }
+        };
+        let version =
+            Version::pack(epoch, commit, !snapshot, record).ok_or(VersionError::DoesNotFit { commit, record })?;
+        Ok((version, raised))
+    }
+
+    fn floor(&self, lineage: &Arc<Lineage>) -> u64 {
+        self.floors.get(lineage).copied().unwrap_or(0)
+    }
+
+    fn raise(&mut self, lineage: &Arc<Lineage>, commit: u64, offset: Offset) -> Option<Floor> {
+        let known = self.floors.entry(lineage.clone()).or_insert(0);
+        (commit > *known).then(|| {
+            *known = commit;
+            Floor { lineage: lineage.clone(), offset, commit }
+        })
+    }
+}

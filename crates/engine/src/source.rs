@@ -1,0 +1,137 @@
+//! What a source of records looks like to the run loop.
+//!
+//! A source runs on its own thread and speaks through one bounded channel, so that its order is
+//! the loop's order: records of an assignment come between its `Assigned` and its `Revoked`.
+
+use std::error::Error;
+use std::fmt;
+
+use settle_core::position::{Offset, Partition, TopicId};
+use settle_core::record::Record;
+use settle_core::sink::BoxFuture;
+use tokio::sync::{mpsc, oneshot};
+
+/// A partition that is ours from now on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// Partition.
+    pub partition: Partition,
+    /// Incarnation of its topic; none on a broker that has no ids.
+    pub topic_id: Option<TopicId>,
+    /// Next offset to read: the group's committed offset, or the start of the log.
+    pub start: Offset,
+    /// True where the group had committed an offset.
+    pub resumed: bool,
+    /// Tells this assignment of the partition from earlier ones; records of another are dropped.
+    pub generation: u64,
+}
+
+/// Records of one partition, in offset order.
+#[derive(Debug)]
+pub struct Chunk {
+    /// Partition.
+    pub partition: Partition,
+    /// The assignment under which they were fetched.
+    pub generation: u64,
+    /// At least one record.
+    pub records: Vec<Record>,
+}
+
+/// What happened at the source.
+#[derive(Debug)]
+pub enum SourceEvent {
+    /// Partitions were assigned.
+    Assigned(Vec<Assignment>),
+    /// Records were read.
+    Records(Chunk),
+    /// Everything below `end` was delivered: the end fixed at the start of a bounded run, or the
+    /// end of the log as it is now.
+    ReachedEnd {
+        /// Partition.
+        partition: Partition,
+        /// The assignment.
+        generation: u64,
+        /// Next offset to read.
+        end: Offset,
+        /// True if the run was bounded at this end and delivers nothing more of the partition.
+        bounded: bool,
+    },
+    /// Partitions go away, orderly: drain what is in flight, commit, then answer. The source waits
+    /// for the answer with a deadline.
+    Revoked {
+        /// Which.
+        partitions: Vec<Partition>,
+        /// Answered when they are drained and committed, or given up.
+        done: oneshot::Sender<()>,
+    },
+    /// Partitions are gone: drop everything of theirs, commit nothing.
+    Lost(Vec<Partition>),
+    /// The source is away; it keeps trying. Shown as *paused: why*.
+    Away(SourceError),
+    /// It is back.
+    Back,
+    /// The run must stop.
+    Failed(SourceError),
+    /// A source that ends (a capture, stdin) has ended.
+    Ended,
+}
+
+/// The receiving end of a source.
+pub struct Source {
+    /// What happens there, in order.
+    pub events: mpsc::Receiver<SourceEvent>,
+    /// Where offsets are committed.
+    pub offsets: Box<dyn OffsetStore>,
+}
+
+/// Where the group's offsets live.
+pub trait OffsetStore: Send + Sync {
+    /// Commits next-to-read offsets and waits until they are stored. Offsets of partitions that are
+    /// no longer ours are refused by the store; that is no failure of the run.
+    fn commit<'a>(&'a self, offsets: &'a [(Partition, Offset)]) -> BoxFuture<'a, Result<(), SourceError>>;
+
+    /// Leaves the group and stops the source's thread.
+    fn close(&self) -> BoxFuture<'_, ()>;
+}
+
+/// Whether a source's failure heals by waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceFailure {
+    /// The broker does not answer, or refuses us for now.
+    Unreachable,
+    /// The log is not what it was: offset out of range, topic missing or recreated, a file that
+    /// cannot be read.
+    Contract,
+    /// Our place in the group is taken.
+    Fenced,
+}
+
+/// A failure at the source, with what to do about it.
+#[derive(Debug)]
+pub struct SourceError {
+    /// What kind.
+    pub kind: SourceFailure,
+    /// What happened and how to fix it.
+    pub message: String,
+    /// The error beneath.
+    pub source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl SourceError {
+    /// An error without one beneath.
+    pub fn new(kind: SourceFailure, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), source: None }
+    }
+}
+
+impl fmt::Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for SourceError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|e| e as &(dyn Error + 'static))
+    }
+}
