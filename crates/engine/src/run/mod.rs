@@ -5,6 +5,7 @@
 
 mod commits;
 mod line;
+mod owners;
 pub mod progress;
 mod report;
 mod writer;
@@ -19,6 +20,7 @@ use settle_core::sink::{PlacedPartition, Sink, SinkError};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use crate::config::Target;
 use crate::shutdown::{Request, Shutdown};
 use crate::source::{Assignment, Source, SourceError, SourceEvent, SourceFailure};
 use commits::Commits;
@@ -73,14 +75,21 @@ pub struct Ended {
 }
 
 /// Runs the pipeline from `source` to `sink` until it ends.
-pub async fn run(source: Source, sink: Box<dyn Sink>, options: Options, show: Show, shutdown: Shutdown) -> Ended {
+pub async fn run(
+    source: Source,
+    sink: Box<dyn Sink>,
+    target: Target,
+    options: Options,
+    show: Show,
+    shutdown: Shutdown,
+) -> Ended {
     let started = Instant::now();
     let (orders, order_queue) = mpsc::channel(4);
     let (proof_sender, proofs) = mpsc::channel(4);
     let patience = Patience { deadline: options.deadline };
     let writer = tokio::spawn(writer::write(sink, order_queue, proof_sender, show.pause, patience));
     let mut run = Run {
-        line: Line::new(options.limits, options.lone_tombstones, options.max_messages),
+        line: Line::new(options.limits, options.lone_tombstones, options.max_messages, target),
         commits: Commits::new(source.offsets),
         events: source.events,
         orders,
