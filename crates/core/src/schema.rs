@@ -306,3 +306,41 @@ pub fn infer(json: &str) -> Option<Inferred> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_value_tells_the_narrowest_type_that_keeps_it() {
+        for (json, wanted) in [
+            ("null", None),
+            ("true", Some(Inferred::Bool)),
+            ("7", Some(Inferred::Int64)),
+            ("-9223372036854775808", Some(Inferred::Int64)),
+            ("9223372036854775808", Some(Inferred::Text)),
+            ("1.0", Some(Inferred::Float64)),
+            ("1E300", Some(Inferred::Float64)),
+            ("1e400", Some(Inferred::Text)),
+            ("0.12345678901234567891", Some(Inferred::Text)),
+            ("\"7\"", Some(Inferred::Text)),
+            ("[1]", Some(Inferred::Json)),
+            ("{}", Some(Inferred::Json)),
+            ("-", None),
+            ("truth", None),
+            ("", None),
+        ] {
+            assert_eq!(infer(json), wanted, "{json}");
+        }
+    }
+
+    #[test]
+    fn two_values_meet_in_a_type_that_keeps_both() {
+        use Inferred as I;
+        assert_eq!(I::Int64.or(I::Int64), I::Int64);
+        assert_eq!(I::Int64.or(I::Float64), I::Float64);
+        assert_eq!(I::Float64.or(I::Int64), I::Float64);
+        assert_eq!(I::Bool.or(I::Int64), I::Text);
+        assert_eq!(I::Json.or(I::Text), I::Text);
+    }
+}

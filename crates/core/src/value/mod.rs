@@ -20,6 +20,9 @@ mod temporal;
 mod text;
 mod token;
 
+#[cfg(test)]
+mod tests;
+
 pub use decimal::Decimal;
 pub use decode::decode;
 pub use error::ValueError;
