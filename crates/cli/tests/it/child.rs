@@ -1,6 +1,7 @@
 //! A `settle` process that runs beside the test.
 
 use std::io::Read;
+use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,13 +13,25 @@ use crate::stage::{Report, Stage};
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// The process; killed when dropped.
-pub struct Running(Child);
+pub struct Running(Child, PathBuf);
 
 impl Running {
     pub fn start(stage: &Stage, args: &[&str]) -> Self {
         let mut all = vec!["run", "--report", "json"];
         all.extend(args);
-        Self(stage.settle(&all).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
+        let logs = stage.path(&settle_testkit::kafka::unique("log"));
+        let stderr = std::fs::File::create(&logs).unwrap();
+        Self(stage.settle(&all).stdout(Stdio::piped()).stderr(stderr).spawn().unwrap(), logs)
+    }
+
+    /// What it has logged so far.
+    pub fn logs(&self) -> String {
+        std::fs::read_to_string(&self.1).unwrap()
+    }
+
+    /// Waits until it has logged this.
+    pub async fn until_said(&self, text: &str) {
+        until(text, async || self.logs(), |logs| logs.contains(text)).await;
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -59,7 +72,11 @@ impl Drop for Running {
 }
 
 /// Waits until `value` is as wanted; panics with the last one after a minute and a half.
-pub async fn until<T: std::fmt::Debug>(what: &str, mut value: impl AsyncFnMut() -> T, wanted: impl Fn(&T) -> bool) -> T {
+pub async fn until<T: std::fmt::Debug>(
+    what: &str,
+    mut value: impl AsyncFnMut() -> T,
+    wanted: impl Fn(&T) -> bool,
+) -> T {
     let until = Instant::now() + LIMIT;
     loop {
         let now = value().await;

@@ -31,7 +31,8 @@ async fn heals(live: &Live, proxy: &Proxy, run: Running) -> crate::stage::Report
 #[tokio::test]
 async fn a_rejected_write_moves_no_offset() {
     let (live, proxy) = behind_a_proxy().await;
-    let body = "Code: 241. DB::Exception: Memory limit (total) exceeded: would use 3.1 GiB. (MEMORY_LIMIT_EXCEEDED)".to_owned();
+    let body = "Code: 241. DB::Exception: Memory limit (total) exceeded: would use 3.1 GiB. (MEMORY_LIMIT_EXCEEDED)"
+        .to_owned();
     proxy.plan(Plan::new(Fault::Answer { status: 500, code: Some(241), body }).containing(ROWS));
     let run = Running::start(&live.stage, &["--until-end"]);
     proxy.wait_until(|counters| counters.answered >= 3).await;

@@ -35,7 +35,9 @@ fn into_sqlite(live: &Live, batch: &str) {
 /// Records of the group that the database has: the sum of its next-to-read offsets.
 fn in_database(live: &Live) -> i64 {
     Connection::open(live.stage.path("shop.db"))
-        .and_then(|connection| connection.query_row("SELECT total(next_offset) FROM settle_positions", [], |row| row.get::<_, f64>(0)))
+        .and_then(|connection| {
+            connection.query_row("SELECT total(next_offset) FROM settle_positions", [], |row| row.get::<_, f64>(0))
+        })
         .map_or(0, |total| total as i64)
 }
 
@@ -97,8 +99,7 @@ async fn a_revoke_in_the_middle_of_a_batch_drains_it_first() {
     let live = Live::of(shop, &shop.lines(), open_batch).await;
     let first = Running::start(&live.stage, &[]);
     // The first instance reads everything into one open batch and commits nothing.
-    let members = async || settle_testkit::kafka::group_members(&live.group()).await;
-    until("the first instance joins", members, |members| *members == 1).await;
+    first.until_said("caught up with the log").await;
     assert_eq!(live.committed().await, [0, 0, 0]);
     let second = Running::start(&live.stage, &[]);
     // When the second joins, partitions are taken from the first: their part of the batch must be

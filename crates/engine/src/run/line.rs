@@ -27,6 +27,8 @@ struct Slot {
     seen: Offset,
     /// A bounded run reads nothing more of it.
     ended: bool,
+    /// Its end was reached once since it was assigned.
+    reached: bool,
 }
 
 /// The line.
@@ -95,7 +97,7 @@ impl Line {
             let recorded = topic_id.and_then(|id| places.applied_of(id, &partition)).unwrap_or(0);
             let seen = self.high.get(&partition).copied().unwrap_or(0).max(recorded);
             let lane = Lane::new(partition.clone(), start, &floors, self.lone_tombstones);
-            self.slots.insert(partition, Slot { lane, generation, seen, ended: false });
+            self.slots.insert(partition, Slot { lane, generation, seen, ended: false, reached: false });
         }
     }
 
@@ -168,6 +170,7 @@ impl Line {
     ) {
         let Some(slot) = self.slots.get_mut(partition).filter(|slot| slot.generation == generation) else { return };
         slot.ended |= bounded;
+        slot.reached = true;
         let next = slot.lane.next();
         if end > next {
             slot.lane.pass(end);
@@ -196,6 +199,11 @@ impl Line {
     /// True if nothing fetched waits to be fed.
     pub(super) fn all_fed(&self) -> bool {
         self.backlog.is_empty() && self.held.is_none()
+    }
+
+    /// True if the end of every partition held was reached since it was assigned.
+    pub(super) fn all_reached(&self) -> bool {
+        !self.slots.is_empty() && self.slots.values().all(|slot| slot.reached)
     }
 
     /// True if every partition held has ended.

@@ -101,6 +101,7 @@ pub async fn run(
         away_since: None,
         revoking: Vec::new(),
         any_assigned: false,
+        caught_up: false,
         source_ended: false,
         progress: show.progress,
         report: Report::default(),
@@ -151,6 +152,7 @@ struct Run {
     away_since: Option<(Instant, SourceError)>,
     revoking: Vec<Revoking>,
     any_assigned: bool,
+    caught_up: bool,
     source_ended: bool,
     progress: watch::Sender<progress::Progress>,
     report: Report,
@@ -246,6 +248,10 @@ impl Run {
             Some(SourceEvent::ReachedEnd { partition, generation, end, bounded }) => {
                 let now = self.now_ms();
                 self.line.reached_end(&partition, generation, end, bounded, now);
+                if !self.caught_up && self.line.all_reached() {
+                    self.caught_up = true;
+                    tracing::info!(partitions = self.line.partitions(), "caught up with the log");
+                }
             }
             Some(SourceEvent::Revoked { partitions, done }) => {
                 tracing::info!(partitions = partitions.len(), "partitions revoked, draining");
@@ -303,7 +309,9 @@ impl Run {
         self.report.assigned += assignments.len() as u64;
         self.any_assigned = true;
         self.away_since = None;
+        tracing::info!(partitions = assignments.len(), "partitions assigned");
         self.line.assign(assignments, &places);
+        self.caught_up = false;
         Ok(())
     }
 
