@@ -38,7 +38,7 @@ pub(super) fn parse(text: &str) -> Result<Record, String> {
         return Err("a negative partition or offset".to_owned());
     }
     let flat = line.headers.unwrap_or_default();
-    if flat.len() % 2 != 0 {
+    if !flat.len().is_multiple_of(2) {
         return Err("headers are a flat list of name and value, but their number is odd".to_owned());
     }
     let headers = flat

@@ -23,7 +23,7 @@ pub(super) enum Order {
 
 /// A batch with its proof, or with why there is none.
 pub(super) struct Applied {
-    pub(super) batch: Batch,
+    pub(super) batch: Box<Batch>,
     pub(super) result: Result<Durable, SinkError>,
     pub(super) retries: u64,
 }
@@ -73,7 +73,7 @@ pub(super) async fn write(
                     }
                 };
                 let failed = result.is_err();
-                let applied = Applied { batch: *batch, result, retries: attempts.made };
+                let applied = Applied { batch, result, retries: attempts.made };
                 if proofs.send(applied).await.is_err() || failed {
                     // A later batch must not be applied when an earlier one was not.
                     return;
