@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Statement};
+use rusqlite::{CachedStatement, Connection, Statement};
 use settle_core::batch::{Batch, Kept, Row, TableRows};
 use settle_core::change::{Change, TableName, Truncate};
 use settle_core::columns::Column as Carried;
@@ -174,7 +174,7 @@ impl<'a> Writer<'a> {
             let value = match moved.get(&(index, at)) {
                 Some(moved) => moved,
                 None => {
-                    value = self.value(columns[at], at, target, change)?;
+                    value = self.value(&columns[at].name, columns[at].json, at, target, change)?;
                     &value
                 }
             };
@@ -280,16 +280,22 @@ impl<'a> Writer<'a> {
                     );
                     return Err(contract(self.prepared.operation(), context));
                 }
-                self.value(&Carried { name: (&*column.source).into(), json }, at, column.at, change)
+                self.value(&column.source, json, at, column.at, change)
             })
             .collect()
     }
 
-    fn value<'c>(&self, column: &Carried<'c>, hint: usize, target: usize, change: &Change) -> Outcome<Bound<'c>> {
+    fn value<'c>(
+        &self,
+        source: &str,
+        json: &'c str,
+        hint: usize,
+        target: usize,
+        change: &Change,
+    ) -> Outcome<Bound<'c>> {
         let target = &self.prepared.table.columns[target];
-        let field = change.schema.as_ref().and_then(|schema| schema.field(&column.name, hint));
-        let origin = field.map_or(Origin::Schemaless(self.conventions), |field| Origin::Connect(&field.source_type));
-        bound(column.json, origin, &target.storage).map_err(|misfit| {
+        let field = change.schema.as_ref().and_then(|schema| schema.field(source, hint));
+        bound(json, Origin::of(field, self.conventions), &target.storage).map_err(|misfit| {
             let kind = if misfit.is_contract() { FailureKind::Contract } else { FailureKind::Row };
             let context = format!("record {}, column \"{}\": {misfit}", change.place(), target.name);
             SinkError::new(kind, self.prepared.operation(), context)

@@ -5,10 +5,8 @@
 //! ours to read; the text that is stored under them survives their NUMERIC affinity because it
 //! reads as no number. A decimal does read as one, so new columns for decimals are TEXT.
 
-use settle_core::schema::SourceType;
+use settle_core::schema::{Inferred, SourceType};
 use settle_core::value::Kind;
-
-use super::sample::Inferred;
 
 /// How SQLite converts what is stored in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,19 +62,16 @@ impl Storage {
             "BOOL" | "BOOLEAN" => Kind::Bool,
             "DATE" => Kind::Date,
             "TIME" | "TIME WITHOUT TIME ZONE" => Kind::Time { digits: digits() },
-            "DATETIME"
-            | "TIMESTAMP"
-            | "TIMESTAMPTZ"
-            | "TIMESTAMP WITH TIME ZONE"
-            | "TIMESTAMP WITHOUT TIME ZONE" => Kind::Timestamp { digits: digits() },
+            "DATETIME" | "TIMESTAMP" | "TIMESTAMPTZ" | "TIMESTAMP WITH TIME ZONE" | "TIMESTAMP WITHOUT TIME ZONE" => {
+                Kind::Timestamp { digits: digits() }
+            }
             "UUID" => Kind::Uuid,
             "DECIMAL" | "NUMERIC" | "DEC" | "NUMBER" => {
                 number = true;
                 match word.first {
-                    Some(precision) => Kind::Decimal {
-                        precision,
-                        scale: word.second.and_then(|n| i32::try_from(n).ok()).unwrap_or(0),
-                    },
+                    Some(precision) => {
+                        Kind::Decimal { precision, scale: word.second.and_then(|n| i32::try_from(n).ok()).unwrap_or(0) }
+                    }
                     None => Kind::Text,
                 }
             }
@@ -120,14 +115,16 @@ impl NewType {
     pub(super) fn of_source(source: &SourceType) -> Self {
         Self(match source {
             SourceType::Bool => "BOOLEAN".into(),
-            SourceType::Int { .. } | SourceType::Year | SourceType::MicroDuration => "INTEGER".into(),
+            SourceType::Int { .. } | SourceType::Year | SourceType::MicroDuration | SourceType::NanoDuration => {
+                "INTEGER".into()
+            }
             SourceType::Float32 | SourceType::Float64 => "REAL".into(),
-            SourceType::Bytes | SourceType::Bits => "BLOB".into(),
+            SourceType::Bytes => "BLOB".into(),
             SourceType::EpochDays => "DATE".into(),
             SourceType::TimeOfDay { digits } => format!("TIME({digits})"),
             SourceType::Timestamp { digits } => format!("TIMESTAMP({digits})"),
             SourceType::ZonedTimestamp => "TIMESTAMP(6)".into(),
-            // Decimals too: every other affinity makes floats of them.
+            // Decimals too: every other affinity makes floats of them. Bits are their digits.
             _ => "TEXT".into(),
         })
     }
@@ -227,7 +224,7 @@ mod tests {
         assert_eq!(read(SourceType::TimeOfDay { digits: 3 }), Kind::Time { digits: 3 });
         assert_eq!(read(SourceType::Timestamp { digits: 9 }), Kind::Timestamp { digits: 9 });
         assert_eq!(read(SourceType::EpochDays), Kind::Date);
-        assert_eq!(read(SourceType::Bits), Kind::Bytes);
+        assert_eq!(read(SourceType::Bytes), Kind::Bytes);
         assert_eq!(read(SourceType::Decimal { scale: 2, precision: None }), Kind::Text);
     }
 

@@ -2,11 +2,12 @@
 
 use settle_core::batch::TableRows;
 use settle_core::key::Key;
+use settle_core::schema::infer;
 
 use super::column::NewType;
 use super::failure::{Outcome, contract};
 use super::name::{list, quoted, same, tombstones};
-use super::sample::{self, Seen};
+use super::sample;
 use super::table::{Column, Description};
 use crate::config::target::{Deletes, Evolution};
 use crate::sinks::plan::Plan;
@@ -57,13 +58,9 @@ pub(super) fn new_table(plan: &Plan, evolution: Evolution, rows: TableRows<'_>) 
     } else if plan.declared().next().is_none() {
         sampled = true;
         let seen = sample::columns(rows);
-        for (source, seen) in &seen {
-            let known = match seen {
-                Seen::One(inferred) => Some(NewType::of_values(Some(*inferred))),
-                Seen::Mixed => Some(NewType::of_values(None)),
-                Seen::Nothing => (evolution != Evolution::Add).then(|| NewType::of_values(None)),
-            };
-            add(source, &|| known.clone())?;
+        for (source, inferred) in &seen {
+            let waits = inferred.is_none() && evolution == Evolution::Add;
+            add(source, &|| (!waits).then(|| NewType::of_values(*inferred)))?;
         }
     }
     for (name, declared) in plan.declared() {
@@ -74,7 +71,7 @@ pub(super) fn new_table(plan: &Plan, evolution: Evolution, rows: TableRows<'_>) 
     for (source, json) in key.fields() {
         let name = plan.column(source, true).unwrap_or(source);
         if !columns.iter().any(|column| same(&column.name, name)) {
-            let kind = NewType::of_values(sample::infer(json));
+            let kind = NewType::of_values(infer(json));
             columns.push(NewColumn { name: name.to_owned(), kind });
         }
     }
@@ -144,10 +141,8 @@ pub(super) fn meta_columns(plan: &Plan) -> Vec<MetaColumn> {
 
 /// The table that keeps the versions of deleted rows of a table with these key columns.
 pub(super) fn new_tombstones(table: &Description, key: &[&Column], plan: &Plan) -> String {
-    let mut lines: Vec<String> = key
-        .iter()
-        .map(|column| format!("  {}", definition(&column.name, &column.declared, true)))
-        .collect();
+    let mut lines: Vec<String> =
+        key.iter().map(|column| format!("  {}", definition(&column.name, &column.declared, true))).collect();
     for version in [plan.version_hi(), plan.version_lo()] {
         lines.push(format!("  {} INTEGER NOT NULL", quoted(&version)));
     }

@@ -79,7 +79,8 @@ pub(super) fn floors(connection: &Connection, parts: &[PlacedPartition]) -> Outc
         .during(|| READ.into())?;
     let mut floors = Vec::new();
     for (subject, offset, commit) in rows {
-        let unreadable = || contract(READ, format!("a floor at offset {offset} is not of the form this program writes"));
+        let unreadable =
+            || contract(READ, format!("a floor at offset {offset} is not of the form this program writes"));
         let (topic_id, number, lineage) = floor_of(&subject).ok_or_else(unreadable)?;
         let commit = u64::try_from(commit).map_err(|_| unreadable())?;
         for place in parts.iter().filter(|p| p.topic_id == topic_id && p.partition.number == number) {

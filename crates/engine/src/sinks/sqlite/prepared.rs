@@ -7,14 +7,13 @@ use rusqlite::Connection;
 use settle_core::batch::{Row, TableRows};
 use settle_core::change::Lineage;
 use settle_core::key::Key;
-use settle_core::schema::SourceType;
+use settle_core::schema::{SourceType, infer};
 
 use super::column::NewType;
 use super::ddl::{self, add_column, declared_type};
 use super::failure::{During, Outcome, contract};
 use super::meta;
 use super::name::{self, tombstones};
-use super::sample;
 use super::shape::{Shape, Statements};
 use super::table::{self, Column, Description};
 use super::validate;
@@ -78,7 +77,8 @@ pub(super) fn prepare(
         Some(table) => table,
         None => {
             make(connection, target, &plan, rows)?;
-            describe(&plan.table)?.ok_or_else(|| contract(operation.as_str(), "the table is not there after it was made"))?
+            describe(&plan.table)?
+                .ok_or_else(|| contract(operation.as_str(), "the table is not there after it was made"))?
         }
     };
     if complete_meta(connection, target, &plan, &table)? {
@@ -122,7 +122,11 @@ fn make(connection: &Connection, target: &Target, plan: &Plan, rows: TableRows<'
     }
     connection.execute_batch(&new.sql).during(|| format!("create table \"{}\"", plan.table))?;
     if new.sampled {
-        tracing::info!(table = plan.table, sql = new.sql, "created a table whose columns were told from the values seen");
+        tracing::info!(
+            table = plan.table,
+            sql = new.sql,
+            "created a table whose columns were told from the values seen"
+        );
     } else {
         tracing::info!(table = plan.table, sql = new.sql, "created a table");
     }
@@ -179,9 +183,8 @@ impl Prepared {
     /// Refuses a row that does not belong to what this table was prepared for.
     pub(super) fn check_row(&self, row: Row<'_>) -> Outcome<()> {
         let change = row.change();
-        let refused = |context: String| {
-            Err(contract(self.operation(), format!("record {}: {context}", change.place())))
-        };
+        let refused =
+            |context: String| Err(contract(self.operation(), format!("record {}: {context}", change.place())));
         if change.lineage != self.lineage {
             return refused(format!(
                 "it comes from {}, and the table is filled from {}: positions of two sources do not compare; \
@@ -195,7 +198,8 @@ impl Prepared {
                 change.record.partition.topic, self.topic
             ));
         }
-        if !change.key.names().eq(self.key.iter().map(|k| &*k.source)) {
+        let fits = |name: &str| self.key.iter().any(|k| *k.source == *name);
+        if change.key.names().count() != self.key.len() || !change.key.names().all(fits) {
             let names = |names: Vec<&str>| name::list(names);
             return refused(format!(
                 "its key has the fields {}, and the table's key is {}; make the topic's key the same throughout \
@@ -224,7 +228,7 @@ impl Prepared {
         let kind = match (self.plan.declared_type(column), source_type) {
             (Some(declared), _) => declared_type(&self.operation(), column, declared)?,
             (None, Some(source_type)) => NewType::of_source(source_type),
-            (None, None) => NewType::of_values(sample::infer(json)),
+            (None, None) => NewType::of_values(infer(json)),
         };
         let sql = add_column(&self.table, column, &kind);
         match self.evolution() {
@@ -236,12 +240,18 @@ impl Prepared {
                 ),
             )),
             Evolution::Ignore => {
-                tracing::warn!(table = self.table.name, column, "a new column is left out: [sink] evolution = \"ignore\"");
+                tracing::warn!(
+                    table = self.table.name,
+                    column,
+                    "a new column is left out: [sink] evolution = \"ignore\""
+                );
                 self.ignored.insert(column.to_owned());
                 Ok(false)
             }
             Evolution::Add => {
-                connection.execute_batch(&sql).during(|| format!("add column \"{column}\" to \"{}\"", self.table.name))?;
+                connection
+                    .execute_batch(&sql)
+                    .during(|| format!("add column \"{column}\" to \"{}\"", self.table.name))?;
                 tracing::info!(table = self.table.name, sql, "added a column");
                 let described = table::describe(connection, &self.table.name, |c| self.plan.declared_type(c))?;
                 if let Some(described) = described {

@@ -7,7 +7,7 @@
 use settle_core::columns::Column as Carried;
 
 use super::ddl;
-use super::failure::{Outcome, contract};
+use super::failure::Outcome;
 use super::name::{list, quoted, same, tombstones};
 use super::prepared::Prepared;
 use crate::sinks::plan::Plan;

@@ -87,14 +87,14 @@ impl Sqlite {
             Some(opened) => opened,
             None => opened.insert(Opened { connection: connection::open(config)?, schema_version: 0 }),
         };
-        let known = *file.get_or_insert(FileId::of(&config.path));
+        *file = file.or_else(|| FileId::of(&config.path));
         let begun = opened.connection.transaction_with_behavior(TransactionBehavior::Immediate).during(operation)?;
         if schema_version(&begun).during(operation)? != opened.schema_version {
             state.tables.clear();
         }
         let done = work(&begun, state)?;
         let schema_version = schema_version(&begun).during(operation)?;
-        connection::still_the_same(&config.path, known)?;
+        connection::still_the_same(&config.path, *file)?;
         begun.commit().map_err(|error| failure::of(error, operation()).effect_unknown())?;
         opened.schema_version = schema_version;
         Ok(done)

@@ -35,7 +35,10 @@ pub(super) fn target(plan: &Plan, table: &Description, key: &Key) -> Vec<Finding
     findings.extend(demanding_columns(plan, &shown, table, &columns));
     if !table.references.is_empty() {
         findings.push(Finding::warning(
-            format!("{shown} has foreign keys to {}, which are not enforced on rows that Settle writes", list_of(&table.references)),
+            format!(
+                "{shown} has foreign keys to {}, which are not enforced on rows that Settle writes",
+                list_of(&table.references)
+            ),
             "the source enforces them, and rows of different tables come in any order",
         ));
     }
@@ -66,7 +69,10 @@ fn key_column(shown: &str, column: &Column, source: &str, json: &str) -> Vec<Fin
     }
     if merges(column, json) {
         findings.push(Finding::error(
-            format!("{named} is {} to SQLite, and \"{source}\" of the records is text that it would turn into numbers", affinity(column)),
+            format!(
+                "{named} is {} to SQLite, and \"{source}\" of the records is text that it would turn into numbers",
+                affinity(column)
+            ),
             "make the table again with TEXT for it: '7' and '07' would be one row",
         ));
     }
@@ -81,8 +87,10 @@ fn key_column(shown: &str, column: &Column, source: &str, json: &str) -> Vec<Fin
 
 /// Whether the column would store this key value as a number though it is text.
 pub(super) fn merges(column: &Column, json: &str) -> bool {
-    let stays_text =
-        matches!(column.storage.kind, Kind::Date | Kind::Time { .. } | Kind::Timestamp { .. } | Kind::Uuid | Kind::Bytes);
+    let stays_text = matches!(
+        column.storage.kind,
+        Kind::Date | Kind::Time { .. } | Kind::Timestamp { .. } | Kind::Uuid | Kind::Bytes
+    );
     json.starts_with('"') && column.storage.affinity.is_numeric() && !stays_text
 }
 
@@ -106,9 +114,17 @@ fn identity(shown: &str, table: &Description, key: &[String]) -> Vec<Finding> {
         table.uniques.iter().partition(|unique| unique.columns.as_deref().is_some_and(is_key));
     let mut findings = Vec::new();
     if matching.is_empty() {
-        let index = format!("CREATE UNIQUE INDEX {} ON {} ({})", quoted(&format!("{}_key", table.name)), quoted(&table.name), list_of(key));
+        let index = format!(
+            "CREATE UNIQUE INDEX {} ON {} ({})",
+            quoted(&format!("{}_key", table.name)),
+            quoted(&table.name),
+            list_of(key)
+        );
         findings.push(Finding::error(
-            format!("{shown} has no primary key or unique index over exactly the key of the records ({})", list_of(key)),
+            format!(
+                "{shown} has no primary key or unique index over exactly the key of the records ({})",
+                list_of(key)
+            ),
             format!("run {index}; or let Settle make the table"),
         ));
     }
@@ -121,9 +137,14 @@ fn identity(shown: &str, table: &Description, key: &[String]) -> Vec<Finding> {
         }
     }
     for other in others {
-        let columns = other.columns.as_deref().map_or_else(|| "an expression or a part of the rows".to_owned(), list_of);
+        let columns =
+            other.columns.as_deref().map_or_else(|| "an expression or a part of the rows".to_owned(), list_of);
         findings.push(Finding::error(
-            format!("{shown} has \"{}\", unique over {columns}, beside the key of the records ({})", other.name, list_of(key)),
+            format!(
+                "{shown} has \"{}\", unique over {columns}, beside the key of the records ({})",
+                other.name,
+                list_of(key)
+            ),
             "drop it: rows come in an order in which two may hold its value for a while",
         ));
     }
@@ -173,10 +194,7 @@ fn demanding_columns(plan: &Plan, shown: &str, table: &Description, key: &[Strin
     }
     let what = format!("{shown} has columns that are NOT NULL without a default: {}", list(demanding));
     Some(if plan.deletes == Deletes::Soft {
-        Finding::error(
-            what,
-            "give them a default: the mark of a deleted row that was never seen carries the key alone",
-        )
+        Finding::error(what, "give them a default: the mark of a deleted row that was never seen carries the key alone")
     } else {
         Finding::warning(what, "a record that does not carry them is refused; give them a default if that can happen")
     })
@@ -192,7 +210,10 @@ pub(super) fn tombstone_table(plan: &Plan, of: &str, table: &Description, key: &
         return Vec::new();
     }
     vec![Finding::error(
-        format!("table \"{}\" is not the one in which Settle keeps the versions of deleted rows of \"{of}\"", tombstones(of)),
+        format!(
+            "table \"{}\" is not the one in which Settle keeps the versions of deleted rows of \"{of}\"",
+            tombstones(of)
+        ),
         "rename it, or give the target another name: [tables.\"…\"] name",
     )]
 }
