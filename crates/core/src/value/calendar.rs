@@ -45,6 +45,35 @@ fn days_of_month(year: i64, month: u8) -> u8 {
     }
 }
 
+/// The text of a [`Value::Date`](super::Value::Date): `YYYY-MM-DD`; outside of the years 0000 to
+/// 9999 with a sign.
+pub fn date_text(days: i64) -> String {
+    let mut text = String::with_capacity(10);
+    write_date(&mut text, days);
+    text
+}
+
+/// The text of a [`Value::Time`](super::Value::Time) with `digits` behind the second.
+pub fn time_text(ns: i64, digits: u8) -> String {
+    let mut text = String::with_capacity(18);
+    let digits = digits.min(9);
+    write_time(&mut text, ns / 10_i64.pow(u32::from(9 - digits)), digits);
+    text
+}
+
+/// The text of a [`Value::Timestamp`](super::Value::Timestamp) with `digits` behind the second:
+/// `YYYY-MM-DD hh:mm:ss[.fff]`, as long for every value of the years 0000 to 9999.
+pub fn timestamp_text(ns: i128, digits: u8) -> String {
+    let mut text = String::with_capacity(29);
+    let digits = digits.min(9);
+    // Both fit: a day has fewer than 2^63 nanoseconds, and no source has 2^63 days.
+    write_date(&mut text, i64::try_from(ns.div_euclid(DAY_NS)).unwrap_or(i64::MAX));
+    text.push(' ');
+    let of_day = i64::try_from(ns.rem_euclid(DAY_NS)).unwrap_or(0);
+    write_time(&mut text, of_day / 10_i64.pow(u32::from(9 - digits)), digits);
+    text
+}
+
 /// `YYYY-MM-DD`; outside of the years 0000 to 9999 with a sign.
 pub(super) fn write_date(text: &mut String, days: i64) {
     let (year, month, day) = date_from_days(days);
@@ -99,6 +128,16 @@ mod tests {
         {
             assert_eq!(days_from_date(year, month, day), None);
         }
+    }
+
+    #[test]
+    fn decoded_values_have_a_text_of_one_length() {
+        assert_eq!(date_text(-1), "1969-12-31");
+        assert_eq!(time_text(86_399_123_456_000, 6), "23:59:59.123456");
+        assert_eq!(time_text(86_399_000_000_000, 0), "23:59:59");
+        assert_eq!(timestamp_text(-1_000_000, 3), "1969-12-31 23:59:59.999");
+        assert_eq!(timestamp_text(1_000_042_000, 6), "1970-01-01 00:00:01.000042");
+        assert_eq!(timestamp_text(253_402_300_800_000_000_000, 0), "+10000-01-01 00:00:00");
     }
 
     #[test]
