@@ -1,6 +1,7 @@
 //! The reported cases of numbers, times and types (B26 to B56 of the case collection), one by one.
 
 use super::*;
+use crate::schema::Field;
 
 const INT64: Kind = Kind::Int { bits: 64, signed: true };
 const UINT64: Kind = Kind::Int { bits: 64, signed: false };
@@ -270,8 +271,14 @@ fn b43_bytes_are_read_as_declared_and_never_guessed() {
     assert_eq!(bytes("\"cafe\"", None), Err("undeclared"));
     assert_eq!(connect("\"AQID\"", &SourceType::Bytes, &Kind::Bytes), Ok(Value::Bytes(vec![1, 2, 3])));
     assert_eq!(connect("\"\"", &SourceType::Bytes, &Kind::Bytes), Ok(Value::Bytes(vec![])));
-    // A schema's plain string says nothing about bytes: the sink passes the declaration instead.
+    // A schema's plain string says nothing about bytes: the declaration does.
     assert_eq!(connect("\"cafe\"", &SourceType::Text, &Kind::Bytes), Err("no mapping"));
+    let field = Field { name: "d".into(), source_type: SourceType::Text, optional: true };
+    let hex = Conventions { binary: Some(B::Hex), ..NOTHING };
+    let origin = |conventions| Origin::of(Some(&field), conventions, &Kind::Bytes);
+    assert_eq!(read("\"cafe\"", origin(&hex), &Kind::Bytes), Ok(Value::Bytes(vec![0xCA, 0xFE])));
+    assert_eq!(read("\"cafe\"", origin(&NOTHING), &Kind::Bytes), Err("undeclared"));
+    assert!(matches!(Origin::of(Some(&field), &hex, &Kind::Text), Origin::Connect(SourceType::Text)));
     let all: Vec<u8> = (0..=255).collect();
     let hex: String = all.iter().map(|b| format!("{b:02x}")).collect();
     assert_eq!(bytes(&format!("\"{hex}\""), Some(B::Hex)), Ok(all));
