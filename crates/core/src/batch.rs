@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::change::{Change, TableName, Truncate};
+use crate::change::{Change, Op, TableName, Truncate};
 use crate::columns::Columns;
 use crate::key::Key;
 use crate::position::{Partition, Span};
@@ -124,14 +124,17 @@ impl<'a> Row<'a> {
     }
 
     /// The columns that the record carries. An unavailable one is filled from the change before it
-    /// in this batch, if that has it; what stays unavailable keeps the destination's value.
+    /// in this batch, if that has it; what stays unavailable is looked for where [`Row::kept`] says.
     pub fn columns(&self) -> Columns<'a> {
         let mut columns = self.change().columns();
         let mut index = self.index;
         loop {
             let missing: Vec<usize> =
                 columns.iter().enumerate().filter(|(_, c)| c.is_unavailable()).map(|(i, _)| i).collect();
-            let Some(from) = self.batch.fills[index].filter(|_| !missing.is_empty()) else {
+            if missing.is_empty() {
+                return columns;
+            }
+            let Before::InBatch(from) = self.batch.before(index) else {
                 return columns;
             };
             let source = self.batch.changes[from].columns();
@@ -143,5 +146,191 @@ impl<'a> Row<'a> {
             }
             index = from;
         }
+    }
+
+    /// Where the destination, as it is before this batch, holds the columns that stay unavailable.
+    pub fn kept(&self) -> Kept<'a> {
+        let mut index = self.index;
+        loop {
+            match self.batch.before(index) {
+                Before::InBatch(from) => index = from,
+                Before::Kept(kept) => return kept,
+            }
+        }
+    }
+}
+
+/// Where the destination holds values that a record did not carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept<'a> {
+    /// In the row of this key, below this version.
+    Row {
+        /// The row's own key, or the key it had before.
+        key: &'a Key,
+        /// The row must be older than this.
+        below: Version,
+    },
+    /// The row came from this key, but the delete of that key is not in this batch: whether the
+    /// destination has all of its changes is not known. Only a row that this very key change
+    /// marked deleted is certain to hold the values.
+    OtherHalf {
+        /// The key before the change.
+        key: &'a Key,
+        /// The create's version: its record position is the delete's.
+        version: Version,
+    },
+    /// Nowhere: an insert that does not say which row it was before.
+    Nowhere,
+}
+
+/// What stood before a change of a row.
+enum Before<'a> {
+    InBatch(usize),
+    Kept(Kept<'a>),
+}
+
+impl Batch {
+    /// The change before `index` of the same row, which had another key if `index` is the second
+    /// half of a key change. A delete ends a row: what comes after it is another.
+    fn before(&self, index: usize) -> Before<'_> {
+        let change = &self.changes[index];
+        let Some(old) = &change.old_key else {
+            return match (self.fills[index], change.op) {
+                (Some(from), _) => Before::InBatch(from),
+                (None, Op::Create) => Before::Kept(Kept::Nowhere),
+                (None, _) => Before::Kept(Kept::Row { key: &change.key, below: change.version }),
+            };
+        };
+        // The halves share the record position; the commit position may differ by the floors of
+        // their partitions.
+        let of_old = || self.changes.iter().enumerate().filter(|(_, c)| c.table == change.table && c.key == *old);
+        let delete = of_old().find(|(_, c)| c.is_delete() && c.version.lo() == change.version.lo());
+        let other_half = Before::Kept(Kept::OtherHalf { key: old, version: change.version });
+        let Some((_, delete)) = delete else { return other_half };
+        match of_old().filter(|(_, c)| c.version < delete.version).max_by_key(|(_, c)| c.version) {
+            Some((_, earlier)) if earlier.is_delete() => other_half,
+            Some((from, _)) => Before::InBatch(from),
+            None => Before::Kept(Kept::Row { key: old, below: delete.version }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fold::{Fold, Limits};
+    use crate::lane::{Lane, LoneTombstones};
+    use crate::position::Partition;
+    use crate::record::{Header, Record};
+
+    const MASKED: &str = "__debezium_unavailable_value";
+
+    /// Partition, op, key, body, record position, key before.
+    type Step = (i32, &'static str, u32, &'static str, u64, Option<u32>);
+
+    fn folded(steps: &[Step]) -> Batch {
+        let mut fold = Fold::new(Limits::default());
+        let mut lanes: Vec<Lane> =
+            (0..2).map(|n| Lane::new(Partition::new("t", n), 0, &[], LoneTombstones::Refuse)).collect();
+        for &(partition, op, id, body, lsn, old) in steps {
+            let lane = &mut lanes[usize::try_from(partition).unwrap()];
+            let after = if op == "d" { "null".into() } else { format!(r#"{{"id":{id},"body":"{body}"}}"#) };
+            let payload = format!(
+                r#"{{"op":"{op}","before":null,"after":{after},"source":{{"connector":"postgresql","name":"s","db":"d","schema":"public","table":"t","ts_ms":0,"lsn":{lsn},"sequence":"[\"{lsn}\",\"{lsn}\"]"}}}}"#
+            );
+            let header = |old: u32| Header {
+                name: "__debezium.oldkey".into(),
+                value: Some(format!("{{\"id\":{old}}}").into_bytes().into()),
+            };
+            let record = Record {
+                partition: lane.partition().clone(),
+                offset: lane.next(),
+                timestamp_ms: None,
+                key: Some(format!("{{\"id\":{id}}}").into_bytes().into()),
+                payload: Some(payload.into_bytes().into()),
+                headers: old.map(header).into_iter().collect(),
+            };
+            let (partition, offset) = (record.partition.clone(), record.offset);
+            let fed = lane.feed(record).unwrap();
+            fold.push(&partition, offset, fed.event, fed.floor, 0).unwrap();
+        }
+        fold.cut()
+    }
+
+    fn row(batch: &Batch, id: u32) -> Row<'_> {
+        let key = Key::parse(&format!("{{\"id\":{id}}}"), None).unwrap();
+        batch.tables().flat_map(|t| t.rows().collect::<Vec<_>>()).find(|r| *r.key() == key).unwrap()
+    }
+
+    fn body(row: Row<'_>) -> &str {
+        row.columns().get("body", 1).unwrap().json
+    }
+
+    fn id_of(kept: Kept<'_>) -> Option<&str> {
+        match kept {
+            Kept::Row { key, .. } | Kept::OtherHalf { key, .. } => key.get("id"),
+            Kept::Nowhere => None,
+        }
+    }
+
+    #[test]
+    fn a_value_that_was_not_sent_comes_from_the_change_before_it() {
+        let batch = folded(&[(0, "c", 1, "A", 10, None), (0, "u", 1, MASKED, 20, None), (0, "u", 1, MASKED, 30, None)]);
+        assert_eq!(body(row(&batch, 1)), "\"A\"");
+        let batch = folded(&[(0, "u", 1, MASKED, 20, None)]);
+        let row = row(&batch, 1);
+        assert!(matches!(row.kept(), Kept::Row { key, .. } if key == row.key()));
+    }
+
+    #[test]
+    fn a_value_never_comes_from_a_row_that_had_the_key_before_a_delete() {
+        let batch =
+            folded(&[(0, "c", 1, "other life", 10, None), (0, "d", 1, "", 20, None), (0, "c", 1, MASKED, 30, None)]);
+        assert!(row(&batch, 1).columns().get("body", 1).unwrap().is_unavailable());
+        assert_eq!(row(&batch, 1).kept(), Kept::Nowhere);
+    }
+
+    #[test]
+    fn after_a_key_change_the_value_comes_from_the_row_under_its_old_key() {
+        for order in [[0, 1, 2, 3], [0, 2, 3, 1], [0, 3, 2, 1], [2, 0, 3, 1]] {
+            let steps: [Step; 4] = [
+                (1, "c", 2, "other row", 5, None),
+                (1, "d", 2, "", 8, None),
+                (0, "u", 1, "B", 10, None),
+                (0, "d", 1, "", 20, None),
+            ];
+            let mut steps: Vec<Step> = order.iter().map(|&i| steps[i]).collect();
+            steps.push((1, "c", 2, MASKED, 20, Some(1)));
+            // The create may come from its partition before the other partition's records.
+            for at in [4, 2] {
+                let mut moved = steps.clone();
+                let create = moved.pop().unwrap();
+                let after_own = moved.iter().position(|s| s.1 == "d" && s.2 == 2).unwrap() + 1;
+                moved.insert(at.max(after_own).min(4), create);
+                assert_eq!(body(row(&folded(&moved), 2)), "\"B\"", "{moved:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn two_key_changes_in_one_batch_lead_back_to_the_first_key() {
+        let steps = [
+            (0, "d", 1, "", 20, None),
+            (0, "c", 2, MASKED, 20, Some(1)),
+            (0, "u", 2, MASKED, 25, None),
+            (0, "d", 2, "", 30, None),
+            (0, "c", 3, MASKED, 30, Some(2)),
+        ];
+        let batch = folded(&steps);
+        assert!(matches!(row(&batch, 3).kept(), Kept::Row { .. }));
+        assert_eq!(id_of(row(&batch, 3).kept()), Some("1"));
+    }
+
+    #[test]
+    fn a_key_change_whose_delete_was_not_read_is_told_apart() {
+        let batch = folded(&[(0, "u", 1, "B", 10, None), (1, "c", 2, MASKED, 20, Some(1))]);
+        assert!(row(&batch, 2).columns().get("body", 1).unwrap().is_unavailable());
+        assert!(matches!(row(&batch, 2).kept(), Kept::OtherHalf { .. }));
+        assert_eq!(id_of(row(&batch, 2).kept()), Some("1"));
     }
 }

@@ -1,14 +1,18 @@
 //! Gathers events into a batch: per key the greatest version survives, deletes included.
 //!
 //! Folding never changes the result for any cut of the batches: it makes the same comparisons
-//! that the destination's guard would make one by one.
+//! that the destination's guard would make one by one. Every step costs the same however hot a key
+//! is: a survivor knows its row.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::change::{Change, Event, TableName};
-use crate::columns::is_unavailable;
+use crate::columns::{Column, is_unavailable};
+use crate::invariant::{self, ONE_SURVIVOR_PER_KEY, SPANS_IN_ORDER, TALLY_BALANCES};
 use crate::key::Key;
 use crate::position::{Offset, Partition, Span};
 use crate::refusal::{Reason, Refusal};
@@ -36,29 +40,55 @@ impl Default for Limits {
 pub struct Fold {
     limits: Limits,
     batch: Batch,
-    /// Index of the survivor in the batch's changes, per table and key.
-    latest: HashMap<(Arc<TableName>, Key), usize>,
+    /// The survivor of each table and key.
+    latest: HashMap<(Arc<TableName>, Key), Survivor>,
+    has_deletes: bool,
     opened_at_ms: Option<u64>,
+}
+
+/// Where a surviving change stands.
+#[derive(Clone, Copy, Debug)]
+struct Survivor {
+    /// Index in the batch's changes.
+    change: usize,
+    /// Index in the rows of its table.
+    row: usize,
 }
 
 impl Fold {
     /// An empty batch that is cut at `limits`.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, batch: Batch::default(), latest: HashMap::new(), opened_at_ms: None }
+        Self { limits, batch: Batch::default(), latest: HashMap::new(), has_deletes: false, opened_at_ms: None }
     }
 
-    /// True if `event` must not join what is gathered: its table's Connect schema is another.
+    /// True if `event` must not join what is gathered: its table's Connect schema is another (or
+    /// one has a schema and the other none), or it has unsent values and follows a delete of its
+    /// key, which the destination has to apply first lest it keeps the deleted row's values.
     pub fn must_cut_before(&self, event: &Event) -> bool {
         let Event::Change(change) = event else { return false };
-        let (Some(schema), Some(rows)) = (&change.schema, self.batch.tables.get(&change.table)) else {
+        self.has_other_schema(change) || self.stands_on_a_delete(change)
+    }
+
+    fn has_other_schema(&self, change: &Change) -> bool {
+        let Some(&first) = self.batch.tables.get(&change.table).and_then(|rows| rows.first()) else {
             return false;
         };
-        // Rows of a table share their schema by pointer; another pointer with equal content is a
-        // rare cut too many, never a wrong one.
-        rows.iter()
-            .filter_map(|&i| self.batch.changes[i].schema.as_ref())
-            .next()
-            .is_some_and(|known| !Arc::ptr_eq(known, schema))
+        match (&self.batch.changes[first].schema, &change.schema) {
+            // Lanes parse the same schema on their own, so pointers differ between partitions.
+            (Some(known), Some(schema)) => !Arc::ptr_eq(known, schema) && known != schema,
+            (None, None) => false,
+            _ => true,
+        }
+    }
+
+    fn stands_on_a_delete(&self, change: &Change) -> bool {
+        self.has_deletes
+            && self
+                .latest
+                .get(&(change.table.clone(), change.key.clone()))
+                .map(|survivor| &self.batch.changes[survivor.change])
+                .is_some_and(|before| before.is_delete() && before.version < change.version)
+            && change.columns().iter().any(Column::is_unavailable)
     }
 
     /// Takes the event read at `offset`, which is the next of its partition.
@@ -81,7 +111,7 @@ impl Fold {
         }
         self.batch.tally.read += 1;
         self.batch.floors.extend(floor.map(|floor| (partition.clone(), floor)));
-        self.cover(partition, offset, offset + 1, now_ms);
+        self.cover(partition, offset, offset.saturating_add(1), now_ms);
         Ok(())
     }
 
@@ -104,61 +134,90 @@ impl Fold {
 
     /// When the gathered batch reaches its age, in the caller's milliseconds.
     pub fn due_at_ms(&self) -> Option<u64> {
-        self.opened_at_ms.map(|at| at + self.limits.max_age_ms)
+        self.opened_at_ms.map(|at| at.saturating_add(self.limits.max_age_ms))
     }
 
     /// Takes the batch out.
     pub fn cut(&mut self) -> Batch {
+        let mut batch = std::mem::take(&mut self.batch);
+        // Rows were replaced in place. The order of delivery is the one in which unique values of
+        // the source are free before they are taken again.
+        batch.tables.values_mut().for_each(|rows| rows.sort_unstable());
+        let rows = batch.row_count();
+        invariant::check(&ONE_SURVIVOR_PER_KEY, rows == self.latest.len());
+        let tally = batch.tally;
+        invariant::check(&TALLY_BALANCES, tally.read == tally.placed() + rows as u64);
+        drop_fills_across_truncates(&mut batch);
         self.latest.clear();
+        self.has_deletes = false;
         self.opened_at_ms = None;
-        std::mem::take(&mut self.batch)
+        batch
     }
 
     fn cover(&mut self, partition: &Partition, start: Offset, end: Offset, now_ms: u64) {
         self.opened_at_ms.get_or_insert(now_ms);
         match self.batch.spans.iter_mut().find(|span| span.partition == *partition) {
-            Some(span) => span.end = end,
+            Some(span) => {
+                invariant::check(&SPANS_IN_ORDER, span.end <= start);
+                span.end = span.end.max(end);
+            }
             None => self.batch.spans.push(Span { partition: partition.clone(), start, end }),
         }
     }
 
     fn take(&mut self, change: Change) -> Result<(), Refusal> {
         let index = self.batch.changes.len();
-        let id = (change.table.clone(), change.key.clone());
-        let known = self.latest.get(&id).copied();
-        let fill = match known {
-            None => None,
-            Some(known) => {
-                let survivor = &self.batch.changes[known];
-                self.batch.tally.superseded += 1;
-                if change.version < survivor.version {
-                    return self.keep(change, None);
-                }
-                if change.version == survivor.version {
-                    if !change.may_tie && !same_content(&change, survivor) {
-                        let reason = Reason::EqualVersionOtherContent { other: survivor.place() };
-                        return Err(Refusal { place: change.place(), reason });
+        let fill = match self.latest.entry((change.table.clone(), change.key.clone())) {
+            Entry::Vacant(vacant) => {
+                let rows = self.batch.tables.entry(change.table.clone()).or_default();
+                vacant.insert(Survivor { change: index, row: rows.len() });
+                rows.push(index);
+                None
+            }
+            Entry::Occupied(mut known) => {
+                let survivor = &self.batch.changes[known.get().change];
+                let fill = match change.version.cmp(&survivor.version) {
+                    Ordering::Less => None,
+                    Ordering::Equal => {
+                        if !change.may_tie && !survivor.may_tie && !same_content(&change, survivor) {
+                            let reason = Reason::EqualVersionOtherContent { other: survivor.place() };
+                            return Err(Refusal { place: change.place(), reason });
+                        }
+                        None
                     }
-                    return self.keep(change, None);
-                }
-                Some(known)
+                    Ordering::Greater => {
+                        let Survivor { change: before, row } = *known.get();
+                        let fill = (!survivor.is_delete()).then_some(before);
+                        if let Some(rows) = self.batch.tables.get_mut(&change.table) {
+                            rows[row] = index;
+                        }
+                        known.get_mut().change = index;
+                        fill
+                    }
+                };
+                self.batch.tally.superseded += 1;
+                fill
             }
         };
-        self.latest.insert(id, index);
-        let rows = self.batch.tables.entry(change.table.clone()).or_default();
-        match known.and_then(|known| rows.iter().position(|&i| i == known)) {
-            Some(at) => rows[at] = index,
-            None => rows.push(index),
-        }
-        self.keep(change, fill)
-    }
-
-    #[expect(clippy::unnecessary_wraps, reason = "every way out of `take` has one type")]
-    fn keep(&mut self, change: Change, fill: Option<usize>) -> Result<(), Refusal> {
+        self.has_deletes |= change.is_delete();
         self.batch.bytes += change.record.size();
         self.batch.changes.push(change);
         self.batch.fills.push(fill);
         Ok(())
+    }
+}
+
+/// A truncate ends what a change may stand on: a row behind it is none that was before it. It may
+/// have come on another partition, before or after both.
+fn drop_fills_across_truncates(batch: &mut Batch) {
+    for truncate in &batch.truncates {
+        for (change, fill) in batch.changes.iter().zip(&mut batch.fills) {
+            let Some(from) = *fill else { continue };
+            let across = batch.changes[from].version < truncate.version && truncate.version <= change.version;
+            if across && change.table == truncate.table {
+                *fill = None;
+            }
+        }
     }
 }
 
@@ -177,3 +236,6 @@ fn same_content(a: &Change, b: &Change) -> bool {
             right.get(&l.name, i).is_some_and(|r| l.json == r.json || is_unavailable(l.json) || is_unavailable(r.json))
         })
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@ pub mod change;
 pub mod columns;
 pub mod debezium;
 pub mod fold;
+pub mod invariant;
 pub mod key;
 pub mod lane;
 pub mod ledger;
@@ -23,3 +24,10 @@ pub mod sink;
 pub mod tally;
 pub mod value;
 pub mod version;
+
+#[cfg(test)]
+extern crate self as settle_core;
+#[cfg(test)]
+#[allow(dead_code, reason = "the integration tests use the rest")]
+#[path = "../tests/it/support/sample.rs"]
+mod sample;

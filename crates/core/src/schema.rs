@@ -1,6 +1,9 @@
 //! What is known of a row's types: from the Connect schema in the record, or declared.
 
+use std::fmt;
 use std::sync::Arc;
+
+use crate::value::{Kind, decode};
 
 /// The type of a field as the Connect schema states it: base type and semantic name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +54,8 @@ pub enum SourceType {
     Year,
     /// `io.debezium.time.MicroDuration`: microseconds, with months of 30.4375 days.
     MicroDuration,
+    /// `io.debezium.time.NanoDuration`: nanoseconds, with months of 30.4375 days.
+    NanoDuration,
     /// `io.debezium.time.Interval`: ISO-8601 duration text.
     Interval,
     /// `io.debezium.data.Uuid`
@@ -63,7 +68,10 @@ pub enum SourceType {
         allowed: Vec<String>,
     },
     /// `io.debezium.data.Bits`: base64, little-endian.
-    Bits,
+    Bits {
+        /// How many bits, where the schema says.
+        length: Option<u32>,
+    },
     /// Any other string with a semantic name (xml, ltree, …): its text.
     NamedText(String),
     /// `array` of one element type.
@@ -72,6 +80,84 @@ pub enum SourceType {
     Map,
     /// A struct or a name that has no mapping.
     Other(String),
+}
+
+impl SourceType {
+    /// True for dates, times and timestamps that are sent as a number of units.
+    pub fn is_temporal_number(&self) -> bool {
+        matches!(self, Self::EpochDays | Self::TimeOfDay { .. } | Self::Timestamp { .. })
+    }
+
+    /// True for dates, times and timestamps that are sent as ISO-8601 text.
+    pub fn is_temporal_text(&self) -> bool {
+        matches!(self, Self::ZonedTimestamp | Self::ZonedTime | Self::IsoText)
+    }
+
+    /// True where JSON itself says all there is, so that the value needs no decoding to be read.
+    pub fn is_plain_json(&self) -> bool {
+        match self {
+            Self::Bool
+            | Self::Int { .. }
+            | Self::Float32
+            | Self::Float64
+            | Self::Text
+            | Self::ZonedTimestamp
+            | Self::ZonedTime
+            | Self::IsoText
+            | Self::Year
+            | Self::MicroDuration
+            | Self::NanoDuration
+            | Self::Interval
+            | Self::Uuid
+            | Self::Json
+            | Self::Enum { .. }
+            | Self::NamedText(_)
+            | Self::Map
+            | Self::Other(_) => true,
+            Self::Bytes
+            | Self::Decimal { .. }
+            | Self::VariableDecimal
+            | Self::EpochDays
+            | Self::TimeOfDay { .. }
+            | Self::Timestamp { .. }
+            | Self::Bits { .. } => false,
+            Self::Array(element) => element.is_plain_json(),
+        }
+    }
+}
+
+/// As messages name it.
+impl fmt::Display for SourceType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool => f.write_str("boolean"),
+            Self::Int { bits } => write!(f, "int{bits}"),
+            Self::Float32 => f.write_str("float"),
+            Self::Float64 => f.write_str("double"),
+            Self::Text => f.write_str("string"),
+            Self::Bytes => f.write_str("bytes"),
+            Self::Decimal { scale, precision: Some(precision) } => write!(f, "Decimal({precision}, {scale})"),
+            Self::Decimal { scale, precision: None } => write!(f, "Decimal(scale {scale})"),
+            Self::VariableDecimal => f.write_str("VariableScaleDecimal"),
+            Self::EpochDays => f.write_str("Date"),
+            Self::TimeOfDay { digits } => write!(f, "Time({digits})"),
+            Self::Timestamp { digits } => write!(f, "Timestamp({digits})"),
+            Self::ZonedTimestamp => f.write_str("ZonedTimestamp"),
+            Self::ZonedTime => f.write_str("ZonedTime"),
+            Self::IsoText => f.write_str("ISO-8601 text"),
+            Self::Year => f.write_str("Year"),
+            Self::MicroDuration => f.write_str("MicroDuration"),
+            Self::NanoDuration => f.write_str("NanoDuration"),
+            Self::Interval => f.write_str("Interval"),
+            Self::Uuid => f.write_str("Uuid"),
+            Self::Json => f.write_str("Json"),
+            Self::Enum { .. } => f.write_str("Enum"),
+            Self::Bits { .. } => f.write_str("Bits"),
+            Self::NamedText(name) | Self::Other(name) => f.write_str(name),
+            Self::Array(element) => write!(f, "array of {element}"),
+            Self::Map => f.write_str("map"),
+        }
+    }
 }
 
 /// One field of a row.
@@ -161,5 +247,62 @@ pub enum Origin<'a> {
     Schemaless(&'a Conventions),
 }
 
+impl<'a> Origin<'a> {
+    /// The origin of a column: its field's type where the record has a schema, else the declaration.
+    pub fn of(field: Option<&'a Field>, conventions: &'a Conventions) -> Self {
+        match field {
+            Some(field) => Self::Connect(&field.source_type),
+            None => Self::Schemaless(conventions),
+        }
+    }
+}
+
 /// A shared row schema.
 pub type SharedSchema = Arc<RowSchema>;
+
+/// The type of a column that appears without a schema, from one value seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inferred {
+    /// `true` or `false`.
+    Bool,
+    /// An integer of at most 64 bits.
+    Int64,
+    /// Any other number that a 64-bit float holds.
+    Float64,
+    /// A string, or a number that only text keeps exactly.
+    Text,
+    /// An array or an object.
+    Json,
+}
+
+impl Inferred {
+    /// The type that holds the values of both.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (a, b) if a == b => a,
+            (Self::Int64, Self::Float64) | (Self::Float64, Self::Int64) => Self::Float64,
+            _ => Self::Text,
+        }
+    }
+}
+
+/// Infers the type of one JSON value; none for null and for what is no JSON.
+pub fn infer(json: &str) -> Option<Inferred> {
+    let conventions = Conventions::default();
+    let fits = |kind: Kind| decode(json, Origin::Schemaless(&conventions), &kind).is_ok();
+    match json.trim_ascii().as_bytes().first()? {
+        b't' | b'f' => fits(Kind::Bool).then_some(Inferred::Bool),
+        b'"' => fits(Kind::Text).then_some(Inferred::Text),
+        b'[' | b'{' => fits(Kind::Text).then_some(Inferred::Json),
+        b'-' | b'0'..=b'9' if !fits(Kind::Text) => None,
+        // A float of the source has a point or an exponent; `1.0` is none of an integer column.
+        b'-' | b'0'..=b'9' if json.contains(['.', 'e', 'E']) => {
+            Some(if fits(Kind::Float64) { Inferred::Float64 } else { Inferred::Text })
+        }
+        b'-' | b'0'..=b'9' => {
+            Some(if fits(Kind::Int { bits: 64, signed: true }) { Inferred::Int64 } else { Inferred::Text })
+        }
+        _ => None,
+    }
+}

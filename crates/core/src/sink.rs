@@ -6,7 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use crate::batch::Batch;
-use crate::position::{Partition, Span, TopicId};
+use crate::position::{Offset, Partition, Span, TopicId};
 use crate::version::Floor;
 
 /// A boxed future: one per batch costs nothing.
@@ -77,12 +77,22 @@ pub struct PlacedPartition {
 pub struct Places {
     /// Floors that full snapshots raised.
     pub floors: Vec<(PlacedPartition, Floor)>,
+    /// Next-to-read offsets up to which the group's records are in the destination, where it keeps
+    /// them with its rows.
+    pub applied: Vec<(PlacedPartition, Offset)>,
 }
 
 impl Places {
     /// The floors recorded for one partition.
-    pub fn floors_of(&self, partition: &PlacedPartition) -> Vec<Floor> {
-        self.floors.iter().filter(|(place, _)| place == partition).map(|(_, floor)| floor.clone()).collect()
+    pub fn floors_of(&self, topic_id: TopicId, partition: &Partition) -> Vec<Floor> {
+        let here = |place: &PlacedPartition| place.topic_id == topic_id && place.partition == *partition;
+        self.floors.iter().filter(|(place, _)| here(place)).map(|(_, floor)| floor.clone()).collect()
+    }
+
+    /// How far the destination has the partition, if it says.
+    pub fn applied_of(&self, topic_id: TopicId, partition: &Partition) -> Option<Offset> {
+        let here = |place: &PlacedPartition| place.topic_id == topic_id && place.partition == *partition;
+        self.applied.iter().filter(|(place, _)| here(place)).map(|(_, offset)| *offset).max()
     }
 }
 

@@ -46,7 +46,6 @@ impl Version {
     }
 
     /// The upper half: epoch and commit position; below 2^63.
-    #[expect(clippy::cast_possible_truncation, reason = "the upper 64 of 128 bits")]
     pub fn hi(self) -> u64 {
         (self.0 >> 64) as u64
     }

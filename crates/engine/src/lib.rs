@@ -1,5 +1,9 @@
 //! The I/O of Settle: sources, sinks, and the loop between them.
 
+pub mod capture;
 pub mod config;
+pub mod run;
+pub mod shutdown;
 pub mod sinks;
 pub mod source;
+pub mod topics;

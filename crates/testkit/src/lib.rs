@@ -1,1 +1,7 @@
-//! .
+//! What Settle's tests stand on: real services, their small clients, and faults between them and Settle.
+#![cfg_attr(
+    feature = "clients",
+    allow(clippy::expect_used, clippy::panic, reason = "test code: a failure is a panic that says what was expected")
+)]
+
+pub mod services;

@@ -1,5 +1,68 @@
 //! The configuration: one TOML file is one pipeline.
+//!
+//! Reading takes two steps: [`raw`] mirrors the file and knows every key, then everything is
+//! checked into types that cannot be wrong, so that a mistake is told here, with its line and its
+//! fix, and not in the middle of a run.
 
+mod error;
+mod raw;
+pub mod secret;
+pub mod sink;
+pub mod source;
 pub mod target;
 
+use std::path::Path;
+
+use settle_core::fold::Limits;
+
+pub use error::ConfigError;
+pub use secret::Secret;
+pub use sink::SinkConfig;
+pub use source::SourceConfig;
 pub use target::{Deletes, Evolution, MetaNames, TableRule, Target};
+
+/// A checked pipeline.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where records come from.
+    pub source: SourceConfig,
+    /// Where they go.
+    pub sink: SinkConfig,
+    /// When batches are cut.
+    pub batch: Limits,
+    /// Rules of the target tables.
+    pub target: Target,
+}
+
+impl Config {
+    /// Reads and checks the file at `path`. Relative paths in it are taken from its folder.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|e| ConfigError::unreadable(path, &e))?;
+        let base = path.parent().unwrap_or(Path::new(""));
+        Self::parse(&text, &path.display().to_string(), base)
+    }
+
+    /// Checks `text`; `name` stands in messages.
+    pub fn parse(text: &str, name: &str, base: &Path) -> Result<Self, ConfigError> {
+        let raw: raw::Config = toml::from_str(text).map_err(|e| ConfigError::from_toml(name, text, &e))?;
+        let fail = |message: String| ConfigError::new(name, message);
+        let source = source::check(&raw.source, base).map_err(fail)?;
+        let sink = sink::check(&raw.sink, base).map_err(fail)?;
+        let target = target::check(&raw, &sink).map_err(fail)?;
+        let batch = batch(&raw.batch).map_err(fail)?;
+        Ok(Self { source, sink, batch, target })
+    }
+}
+
+fn batch(raw: &raw::Batch) -> Result<Limits, String> {
+    let default = Limits::default();
+    let limits = Limits {
+        max_rows: raw.max_rows.unwrap_or(default.max_rows),
+        max_bytes: raw.max_bytes.unwrap_or(default.max_bytes),
+        max_age_ms: raw.max_age_ms.unwrap_or(default.max_age_ms),
+    };
+    if limits.max_rows == 0 || limits.max_bytes == 0 {
+        return Err("[batch] max_rows and max_bytes must be at least 1".to_owned());
+    }
+    Ok(limits)
+}

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use settle_core::change::TableName;
 use settle_core::schema::Conventions;
 
+use super::source::choice;
+use super::{SinkConfig, raw};
+
 /// How a delete leaves the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletes {
@@ -72,6 +75,8 @@ pub struct TableRule {
 pub struct Target {
     /// Rules by source table, as `namespace.name`.
     pub tables: BTreeMap<String, TableRule>,
+    /// How deletes leave tables whose rule does not say; the sink's own default where none.
+    pub deletes: Option<Deletes>,
     /// Names of the added columns.
     pub meta: MetaNames,
     /// New columns in the middle of a topic.
@@ -93,3 +98,69 @@ impl Target {
         self.rule(table).and_then(|rule| rule.name.clone()).unwrap_or_else(|| table.name.to_string())
     }
 }
+
+/// Gathers the table rules of the file.
+pub(crate) fn check(raw: &raw::Config, sink: &SinkConfig) -> Result<Target, String> {
+    let deletes = [("soft", Deletes::Soft), ("hard", Deletes::Hard)];
+    let fallback = choice("[sink] deletes", raw.sink.deletes.as_deref(), &deletes)?;
+    let evolution = choice(
+        "[sink] evolution",
+        raw.sink.evolution.as_deref(),
+        &[("add", Evolution::Add), ("refuse", Evolution::Refuse), ("ignore", Evolution::Ignore)],
+    )?;
+    let create = match &raw.sink.create {
+        None => true,
+        Some(toml::Value::Boolean(flag)) => *flag,
+        Some(toml::Value::String(word)) if word == "sample" && matches!(sink, SinkConfig::Sqlite { .. }) => true,
+        Some(_) => {
+            return Err(
+                "[sink] create is true or false (SQLite also knows \"sample\": columns from the values seen)".into()
+            );
+        }
+    };
+    let mut tables = BTreeMap::new();
+    for (table, rule) in &raw.tables {
+        if !table.contains('.') {
+            return Err(format!(
+                "[tables.\"{table}\"]: name the source table with its schema or database, as [tables.\"public.{table}\"]"
+            ));
+        }
+        let own = choice(&format!("[tables.\"{table}\"] deletes"), rule.deletes.as_deref(), &deletes)?;
+        let deletes = own.or(fallback);
+        if deletes == Some(Deletes::Hard) && matches!(sink, SinkConfig::ClickHouse { .. }) {
+            return Err(HARD_IN_CLICKHOUSE.to_owned());
+        }
+        tables.insert(
+            table.clone(),
+            TableRule {
+                name: rule.name.clone(),
+                columns: rule.columns.0.clone(),
+                deletes,
+                exclude: rule.exclude.clone(),
+                include: rule.include.clone(),
+                rename: rule.rename.clone(),
+            },
+        );
+    }
+    if fallback == Some(Deletes::Hard) && matches!(sink, SinkConfig::ClickHouse { .. }) {
+        return Err(HARD_IN_CLICKHOUSE.to_owned());
+    }
+    let names = MetaNames::default();
+    let meta = &raw.sink.meta;
+    Ok(Target {
+        tables,
+        deletes: fallback,
+        meta: MetaNames {
+            op: meta.op.clone().unwrap_or(names.op),
+            source_ts_ms: meta.source_ts_ms.clone().unwrap_or(names.source_ts_ms),
+            is_deleted: meta.is_deleted.clone().unwrap_or(names.is_deleted),
+            version: meta.version.clone().unwrap_or(names.version),
+        },
+        evolution: evolution.unwrap_or_default(),
+        create,
+        conventions: super::source::conventions(&raw.source)?,
+    })
+}
+
+const HARD_IN_CLICKHOUSE: &str = "deletes = \"hard\" is not for ClickHouse: a delete marker must stay to beat late older rows; \
+     read through the <table>_current view, which hides deleted rows";

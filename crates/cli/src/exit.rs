@@ -1,0 +1,80 @@
+//! Exit codes, and the one place that maps failures to them.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use settle_core::policy::{Verdict, decide};
+use settle_core::sink::SinkError;
+use settle_engine::run::RunError;
+use settle_engine::source::{SourceError, SourceFailure};
+
+/// How the process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Done.
+    Done = 0,
+    /// Usage or configuration.
+    Usage = 2,
+    /// The source was unreachable until the deadline.
+    SourceUnreachable = 3,
+    /// The sink was unreachable until the deadline.
+    SinkUnreachable = 4,
+    /// A contract is broken, or a record cannot be applied: nothing was lost, someone must decide.
+    Contract = 5,
+    /// Another instance took our place.
+    Fenced = 7,
+    /// A bug in Settle.
+    Bug = 70,
+    /// Stopped by a signal, drained.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// The code of a failed run.
+pub fn of_run(error: &RunError) -> Exit {
+    match error {
+        RunError::Source(error) => of_source(error),
+        RunError::Sink(error) => of_sink(error),
+        RunError::Record(_) => Exit::Contract,
+        RunError::Bug(_) => Exit::Bug,
+    }
+}
+
+/// The code of a failure at the source.
+pub fn of_source(error: &SourceError) -> Exit {
+    match error.kind {
+        SourceFailure::Unreachable => Exit::SourceUnreachable,
+        SourceFailure::Contract => Exit::Contract,
+        SourceFailure::Fenced => Exit::Fenced,
+    }
+}
+
+/// The code of a failure at the sink.
+pub fn of_sink(error: &SinkError) -> Exit {
+    match decide(error.kind) {
+        Verdict::Retry | Verdict::Pause => Exit::SinkUnreachable,
+        Verdict::Isolate | Verdict::Stop => Exit::Contract,
+        Verdict::Bug => Exit::Bug,
+    }
+}
+
+/// An error with everything beneath it, one line.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(error) = next {
+        let beneath = error.to_string();
+        if !text.contains(&beneath) {
+            text.push_str(": ");
+            text.push_str(&beneath);
+        }
+        next = error.source();
+    }
+    text
+}

@@ -1,0 +1,37 @@
+//! The `settle` command: arguments, one file a command, the report, exit codes.
+#![allow(clippy::print_stdout, reason = "a command prints its results")]
+#![allow(clippy::print_stderr, reason = "a command prints its errors")]
+
+pub mod args;
+pub mod check;
+pub mod compare;
+pub mod ddl;
+pub mod demo;
+pub mod exit;
+mod logs;
+mod progress;
+mod report;
+pub mod run;
+
+use args::{Cli, Command};
+use exit::Exit;
+
+/// Runs the command that the arguments name.
+pub fn execute(cli: Cli) -> Exit {
+    let logs = cli.log_format;
+    match cli.command {
+        Command::Run(args) => {
+            logs::start(logs, "info");
+            run::execute(&cli.config, &args)
+        }
+        Command::Check(args) => {
+            logs::start(logs, "warn");
+            check::execute(&cli.config, &args)
+        }
+        Command::Ddl(args) => {
+            logs::start(logs, "warn");
+            ddl::execute(&cli.config, &args)
+        }
+        Command::Demo(args) => demo::execute(&args),
+    }
+}

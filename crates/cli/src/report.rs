@@ -1,0 +1,49 @@
+//! The run report, for people and for machines.
+
+use settle_core::sink::Guarantee;
+use settle_engine::run::Report;
+
+use crate::args::ReportFormat;
+
+/// Prints the report on standard output.
+pub(crate) fn print(report: &Report, guarantee: Guarantee, format: ReportFormat) {
+    match format {
+        ReportFormat::Json => {
+            if let Ok(json) = serde_json::to_string(report) {
+                println!("{json}");
+            }
+        }
+        ReportFormat::Human => print!("{}", human(report, guarantee)),
+    }
+}
+
+/// The report as text, at most 80 columns.
+pub(crate) fn human(report: &Report, guarantee: Guarantee) -> String {
+    use std::fmt::Write;
+
+    let tally = &report.tally;
+    // ClickHouse keeps every version until it merges, so it cannot know which rows were stale.
+    let applied = if guarantee == Guarantee::Versioned { "written" } else { "applied" };
+    let mut text = String::new();
+    let mut line = |name: &str, count: u64, note: &str| {
+        if count > 0 || matches!(name, "read" | "applied" | "written") {
+            let _ = writeln!(text, "  {name:<14}{count:>12}  {note}");
+        }
+    };
+    line("read", tally.read, "records");
+    line(applied, tally.applied, "rows");
+    line("superseded", tally.superseded, "overtaken by a newer change in their batch");
+    line("stale", tally.stale, "the destination had as new or newer");
+    line("control", tally.control, "tombstones, heartbeats, transactions, signals");
+    line("truncates", tally.truncates, "");
+    line("dead-lettered", tally.dead_lettered, "");
+    line("unsettled", report.unsettled, "not durable: will be delivered again");
+    line("re-delivered", report.redelivered, "of the records read");
+    line("retries", report.retries, "of batches");
+    line("revoked", report.revoked, "partitions");
+    line("lost", report.lost, "partitions");
+    let balance = if report.balances() { "every record is in exactly one place" } else { "THE COUNTERS DO NOT BALANCE" };
+    let seconds = report.elapsed_ms / 1000;
+    let millis = report.elapsed_ms % 1000;
+    format!("ended: {} after {seconds}.{millis:03} s, {} batches; {balance}\n{text}", report.ended, report.batches)
+}

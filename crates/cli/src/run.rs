@@ -1,0 +1,92 @@
+//! `settle run`
+
+use std::path::Path;
+use std::time::Duration;
+
+use settle_engine::config::Config;
+use settle_engine::run::{self, Ended, Options, progress};
+use settle_engine::shutdown::{self, Stopper};
+use settle_engine::pipeline;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::RunArgs;
+use crate::exit::{self, Exit};
+use crate::{progress as bar, report};
+
+/// How long a bounded run waits for a source or sink that is away, where nothing else is said.
+const BOUNDED_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Runs the pipeline and prints its report.
+pub fn execute(path: &Path, args: &RunArgs) -> Exit {
+    let mut config = match Config::load(path) {
+        Ok(config) => config,
+        Err(error) => return fail(Exit::Usage, &error),
+    };
+    if let Some(group) = &args.group {
+        config.source.group.clone_from(group);
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(Exit::Bug, &error),
+    };
+    runtime.block_on(run(config, args))
+}
+
+async fn run(config: Config, args: &RunArgs) -> Exit {
+    let bounded = args.until_end || args.max_messages.is_some() || args.idle_timeout.is_some();
+    let options = Options {
+        limits: config.batch,
+        lone_tombstones: config.source.lone_tombstones,
+        until_end: args.until_end,
+        max_messages: args.max_messages,
+        idle_timeout: args.idle_timeout,
+        deadline: args.deadline.or(bounded.then_some(BOUNDED_DEADLINE)),
+        drain_timeout: args.drain_timeout,
+    };
+    let (stopper, shutdown) = shutdown::channel();
+    if let Err(error) = listen(stopper) {
+        return fail(Exit::Bug, &error);
+    }
+    let sink = match pipeline::sink(&config) {
+        Ok(sink) => sink,
+        Err(error) => return fail(exit::of_sink(&error), &error),
+    };
+    let guarantee = sink.guarantee();
+    let source = match pipeline::source(&config, args.until_end) {
+        Ok(source) => source,
+        Err(error) => return fail(exit::of_source(&error), &error),
+    };
+    tracing::info!(group = %config.source.group, sink = config.sink.kind(), to = %config.sink.address(), "started");
+    let (show, watch) = progress::channel();
+    let shown = tokio::spawn(bar::show(watch));
+    let Ended { report, error } = run::run(source, sink, options, show, shutdown).await;
+    shown.abort();
+    report::print(&report, guarantee, args.report);
+    match error {
+        Some(error) => fail(exit::of_run(&error), &error),
+        None if report.ended == "interrupted" => Exit::Interrupted,
+        None => Exit::Done,
+    }
+}
+
+/// Turns SIGINT and SIGTERM into requests to stop: the first drains, the second aborts.
+fn listen(stopper: Stopper) -> std::io::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            tracing::info!("asked to stop: draining (ask again to abort)");
+            stopper.ask();
+        }
+    });
+    Ok(())
+}
+
+fn fail(exit: Exit, error: &dyn std::error::Error) -> Exit {
+    eprintln!("settle: {}", exit::chain(error));
+    exit
+}

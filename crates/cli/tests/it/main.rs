@@ -1,0 +1,9 @@
+//! Settle as its users run it: the real binary, the real services, topics recorded from real
+//! Debezium compared with the source tables themselves.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod capture_into_sqlite;
+mod kafka_into_clickhouse;
+mod live;
+mod shop;
+mod stage;

@@ -1,0 +1,144 @@
+//! A folder with a pipeline in it, and the binary that runs it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use rusqlite::Connection;
+use rusqlite::types::ValueRef;
+use serde::Deserialize;
+use settle::compare::{TextRow, TextTable, differences};
+
+use crate::shop::Shop;
+
+/// The run report.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct Report {
+    pub ended: String,
+    pub read: u64,
+    pub applied: u64,
+    pub superseded: u64,
+    pub stale: u64,
+    pub control: u64,
+    pub truncates: u64,
+    pub dead_lettered: u64,
+    pub unsettled: u64,
+    pub redelivered: u64,
+    pub retries: u64,
+    pub revoked: u64,
+    pub committed: std::collections::BTreeMap<String, i64>,
+}
+
+/// A pipeline's folder; removed when dropped.
+pub struct Stage {
+    folder: tempfile::TempDir,
+}
+
+impl Stage {
+    pub fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// The configuration from a capture of `lines` into SQLite.
+    pub fn capture_into_sqlite(&self, shop: &Shop, lines: &[String], batch: usize) {
+        self.write("capture.jsonl", &lines.join("\n"));
+        let precision = shop.time_precision;
+        self.write(
+            "settle.toml",
+            &format!(
+                "[source]\nkind = \"file\"\npath = \"capture.jsonl\"\ngroup = \"g\"\ntime_precision_mode = \"{precision}\"\n\
+                 [sink]\nkind = \"sqlite\"\npath = \"shop.db\"\n{}[batch]\nmax_rows = {batch}\n",
+                sqlite_columns(shop),
+            ),
+        );
+    }
+
+    /// `settle` with this folder's configuration.
+    pub fn settle(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_settle"));
+        command.arg(args[0]).arg("-c").arg(self.path("settle.toml")).args(&args[1..]);
+        command.stdin(Stdio::null()).env_remove("SETTLE_LOG");
+        command
+    }
+
+    /// Runs to the end; panics with what it said if it fails.
+    pub fn run(&self, args: &[&str]) -> Report {
+        let output = self.output(args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "settle run {args:?} ended with {}: {said}", output.status);
+        report(&output)
+    }
+
+    pub fn output(&self, args: &[&str]) -> Output {
+        let mut all = vec!["run", "--report", "json"];
+        all.extend(args);
+        self.settle(&all).output().unwrap()
+    }
+
+    /// A table of the SQLite database.
+    pub fn sqlite_table(&self, shop: &Shop) -> TextTable {
+        read_sqlite(&self.path("shop.db"), shop.name(), shop.key)
+    }
+
+    /// Compares the SQLite table with the source table; panics with what differs.
+    pub fn assert_sqlite_equals_source(&self, shop: &Shop, context: &str) {
+        let found = differences(&shop.expected(), &self.sqlite_table(shop), &shop.carried());
+        assert!(found.is_empty(), "{} {}: {context}: {found:#?}", shop.folder, shop.topic);
+    }
+}
+
+/// Temporal columns that arrive as integers need a declared type in SQLite; the others are sampled.
+fn sqlite_columns(shop: &Shop) -> String {
+    if shop.cut_to_ms.is_empty() {
+        return String::new();
+    }
+    let columns: Vec<String> = shop
+        .clickhouse
+        .iter()
+        .map(|(name, kind)| {
+            let kind = match *kind {
+                kind if kind.contains("Int") => "INTEGER",
+                kind if kind.contains("DateTime64(3") => "TIMESTAMP(3)",
+                _ => "TEXT",
+            };
+            format!("{name} = \"{kind}\"\n")
+        })
+        .collect();
+    format!("[tables.\"{}\".columns]\n{}", shop.table, columns.concat())
+}
+
+/// The report on standard output; its counters must balance.
+pub fn report(output: &Output) -> Report {
+    let report: Report = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("no report ({e}): {}", String::from_utf8_lossy(&output.stderr)));
+    let placed = report.applied + report.superseded + report.stale + report.control + report.truncates;
+    assert_eq!(report.read, placed + report.dead_lettered + report.unsettled, "the counters balance: {report:?}");
+    report
+}
+
+pub fn read_sqlite(path: &Path, table: &str, key: &[&str]) -> TextTable {
+    let connection = Connection::open(path).unwrap();
+    let mut read = TextTable::new(key);
+    let mut statement = connection.prepare(&format!("SELECT * FROM \"{table}\"")).unwrap();
+    let names: Vec<String> = statement.column_names().iter().map(|n| (*n).to_owned()).collect();
+    let mut rows = statement.query([]).unwrap();
+    while let Some(row) = rows.next().unwrap() {
+        let text = |i| match row.get_ref(i).unwrap() {
+            ValueRef::Null => None,
+            ValueRef::Integer(number) => Some(number.to_string()),
+            ValueRef::Real(number) => Some(number.to_string()),
+            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        };
+        read.add(names.iter().enumerate().map(|(i, name)| (name.clone(), text(i))).collect::<TextRow>());
+    }
+    read
+}

@@ -1,0 +1,163 @@
+//! Exact decimal numbers.
+
+use std::fmt;
+
+use num_bigint::{BigInt, Sign};
+
+use super::error::ValueError;
+use super::kind::Kind;
+
+/// A decimal number, exact: `unscaled / 10^scale`.
+///
+/// Numbers that fit 128 bits are held in place; only wider ones are allocated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decimal {
+    unscaled: Unscaled,
+    scale: u32,
+}
+
+/// `Wide` only where `Narrow` cannot hold it, so that equal numbers are equal values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Unscaled {
+    Narrow(i128),
+    Wide(BigInt),
+}
+
+impl From<BigInt> for Unscaled {
+    fn from(number: BigInt) -> Self {
+        match i128::try_from(&number) {
+            Ok(narrow) => Self::Narrow(narrow),
+            Err(_) => Self::Wide(number),
+        }
+    }
+}
+
+impl Decimal {
+    /// `unscaled / 10^scale`
+    pub fn new(unscaled: i128, scale: u32) -> Self {
+        Self { unscaled: Unscaled::Narrow(unscaled), scale }
+    }
+
+    /// `unscaled / 10^scale`, of any width.
+    pub fn wide(unscaled: BigInt, scale: u32) -> Self {
+        Self { unscaled: unscaled.into(), scale }
+    }
+
+    /// The same digits with the point elsewhere. A negative scale adds zeros before the point.
+    pub(super) fn with_scale(self, scale: i32) -> Self {
+        match u32::try_from(scale) {
+            Ok(scale) => Self { scale, ..self },
+            Err(_) => Self::wide(self.to_bigint() * BigInt::from(10).pow(scale.unsigned_abs()), 0),
+        }
+    }
+
+    /// Digits behind the point.
+    pub fn scale(&self) -> u32 {
+        self.scale
+    }
+
+    /// All digits as an integer, if 128 bits hold it: always true up to 38 digits.
+    pub fn to_i128(&self) -> Option<i128> {
+        match &self.unscaled {
+            Unscaled::Narrow(number) => Some(*number),
+            Unscaled::Wide(_) => None,
+        }
+    }
+
+    /// All digits as an integer.
+    pub fn to_bigint(&self) -> BigInt {
+        match &self.unscaled {
+            Unscaled::Narrow(number) => BigInt::from(*number),
+            Unscaled::Wide(number) => number.clone(),
+        }
+    }
+
+    /// The same number with exactly the kind's scale, if it has the digits for it. A negative
+    /// scale counts zeros before the point; the result then has scale 0.
+    pub(super) fn fit(self, precision: u32, scale: i32, kind: &Kind) -> Result<Self, ValueError> {
+        let wanted = u32::try_from(scale).unwrap_or(0);
+        let zeros = if scale < 0 { scale.unsigned_abs() } else { 0 };
+        let fitted = self.rescaled(wanted, precision.saturating_add(zeros), kind)?;
+        if zeros > 0 && !fitted.is_zero() {
+            // Only the divisibility counts: digits before the zeros would be lost otherwise.
+            let unit = power(zeros, precision.saturating_add(zeros)).ok_or_else(|| ValueError::precision(kind))?;
+            if fitted.to_bigint() % unit != BigInt::ZERO {
+                return Err(ValueError::precision(kind));
+            }
+        }
+        Ok(fitted)
+    }
+
+    fn rescaled(self, wanted: u32, precision: u32, kind: &Kind) -> Result<Self, ValueError> {
+        if self.is_zero() {
+            return Ok(Self::new(0, wanted));
+        }
+        let range = || ValueError::range(kind);
+        let fitted = if wanted >= self.scale {
+            let more = wanted - self.scale;
+            match (&self.unscaled, 10_i128.checked_pow(more)) {
+                (Unscaled::Narrow(number), Some(factor)) if number.checked_mul(factor).is_some() => {
+                    Self::new(number * factor, wanted)
+                }
+                _ => Self::wide(self.to_bigint() * power(more, precision).ok_or_else(range)?, wanted),
+            }
+        } else {
+            let less = self.scale - wanted;
+            let lost = || ValueError::precision(kind);
+            match (&self.unscaled, 10_i128.checked_pow(less)) {
+                (Unscaled::Narrow(number), Some(divisor)) if number % divisor == 0 => {
+                    Self::new(number / divisor, wanted)
+                }
+                (Unscaled::Narrow(_), _) => return Err(lost()),
+                (Unscaled::Wide(number), _) => {
+                    // More zeros than the number has bits: it cannot be divisible.
+                    let divisor = power(less, u32::try_from(number.bits()).unwrap_or(u32::MAX)).ok_or_else(lost)?;
+                    if number % &divisor != BigInt::ZERO {
+                        return Err(lost());
+                    }
+                    Self::wide(number / divisor, wanted)
+                }
+            }
+        };
+        if fitted.has_at_most(precision) { Ok(fitted) } else { Err(range()) }
+    }
+
+    fn is_zero(&self) -> bool {
+        self.unscaled == Unscaled::Narrow(0)
+    }
+
+    fn has_at_most(&self, digits: u32) -> bool {
+        match (&self.unscaled, 10_u128.checked_pow(digits)) {
+            (Unscaled::Narrow(number), Some(limit)) => number.unsigned_abs() < limit,
+            (Unscaled::Narrow(_), None) => true,
+            (Unscaled::Wide(_), Some(limit)) if limit <= i128::MAX.unsigned_abs() => false,
+            // 3.33 bits a digit: the power is only computed where the number may reach it.
+            (Unscaled::Wide(number), _) if number.bits() <= u64::from(digits) * 3 => true,
+            (Unscaled::Wide(number), _) if number.bits() > u64::from(digits) * 4 => false,
+            (Unscaled::Wide(number), _) => number.magnitude() < BigInt::from(10).pow(digits).magnitude(),
+        }
+    }
+}
+
+/// 10^exponent, unless it has more than `limit` digits: no message may make us build a huge number.
+fn power(exponent: u32, limit: u32) -> Option<BigInt> {
+    (exponent <= limit).then(|| BigInt::from(10).pow(exponent))
+}
+
+/// Plain digits with exactly the scale, no exponent.
+impl fmt::Display for Decimal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (negative, digits) = match &self.unscaled {
+            Unscaled::Narrow(number) => (*number < 0, number.unsigned_abs().to_string()),
+            Unscaled::Wide(number) => (number.sign() == Sign::Minus, number.magnitude().to_string()),
+        };
+        let sign = if negative { "-" } else { "" };
+        let scale = self.scale as usize;
+        if scale == 0 {
+            return write!(f, "{sign}{digits}");
+        }
+        let padded = format!("{digits:0>width$}", width = scale + 1);
+        let (whole, fraction) = padded.split_at(padded.len() - scale);
+        write!(f, "{sign}{whole}.{fraction}")
+    }
+}

@@ -1,0 +1,251 @@
+//! Captures as a source: the lines of `kcat -J`, from files or standard input.
+//!
+//! A capture is a log of its own: partitions, offsets and a topic id, read in the order of the
+//! file. The group's offsets lie beside it, so that stopping and resuming work as on Kafka.
+
+mod line;
+mod offsets;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use settle_core::position::{Offset, Partition, TopicId};
+use settle_core::record::Record;
+use settle_core::sink::BoxFuture;
+use tokio::sync::mpsc::{self, Sender};
+
+use crate::source::{Assignment, Chunk, OffsetStore, Source, SourceError, SourceEvent, SourceFailure};
+use crate::topics::wanted;
+use offsets::OffsetFile;
+
+/// Records sent at once.
+const CHUNK_RECORDS: usize = 500;
+/// Bytes sent at once.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Chunks between the reader and the run loop.
+const CHUNKS_AHEAD: usize = 4;
+
+/// What to read.
+#[derive(Clone, Debug)]
+pub struct CaptureConfig {
+    /// Files, read one after the other; standard input where empty.
+    pub paths: Vec<PathBuf>,
+    /// Only these topics; all where empty.
+    pub topics: Vec<String>,
+    /// Whose progress it is.
+    pub group: String,
+    /// Overrides the id derived from the first line of each topic.
+    pub topic_id: Option<TopicId>,
+}
+
+/// Starts reading on a thread of its own.
+pub fn start(config: CaptureConfig) -> Result<Source, SourceError> {
+    let mut files = Vec::new();
+    for path in &config.paths {
+        files.push(Arc::new(OffsetFile::load(path, &config.group)?));
+    }
+    let (events, receiver) = mpsc::channel(CHUNKS_AHEAD);
+    let store = CaptureOffsets { files: files.clone() };
+    std::thread::Builder::new()
+        .name("settle-capture".to_owned())
+        .spawn(move || {
+            let sent = read_all(&config, &files, &events);
+            let last = match sent {
+                Ok(()) => SourceEvent::Ended,
+                Err(Stop::Failed(error)) => SourceEvent::Failed(error),
+                Err(Stop::NobodyListens) => return,
+            };
+            // The loop may be gone already; then nobody needs to know.
+            let _ = events.blocking_send(last);
+        })
+        .map_err(|e| {
+            SourceError::new(SourceFailure::Contract, format!("cannot start a thread to read the capture ({e})"))
+        })?;
+    Ok(Source { events: receiver, offsets: Box::new(store) })
+}
+
+/// Reads up to `limit` records of each wanted topic, for `ddl` and `check`.
+pub fn sample(config: &CaptureConfig, limit: usize) -> Result<Vec<Record>, SourceError> {
+    let mut counts: HashMap<Arc<str>, usize> = HashMap::new();
+    let mut records = Vec::new();
+    for path in &config.paths {
+        for (number, text) in open(path)?.lines().enumerate() {
+            let text = text.map_err(|e| unreadable(&path.display().to_string(), &e))?;
+            if text.trim().is_empty() {
+                continue;
+            }
+            let record = parse(&text, number + 1, &path.display().to_string())?;
+            let count = counts.entry(record.partition.topic.clone()).or_insert(0);
+            if wanted(&config.topics, &record.partition.topic) && *count < limit {
+                *count += 1;
+                records.push(record);
+            }
+        }
+    }
+    Ok(records)
+}
+
+enum Stop {
+    NobodyListens,
+    Failed(SourceError),
+}
+
+impl From<SourceError> for Stop {
+    fn from(error: SourceError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+fn read_all(config: &CaptureConfig, files: &[Arc<OffsetFile>], events: &Sender<SourceEvent>) -> Result<(), Stop> {
+    let mut owners: HashMap<Arc<str>, String> = HashMap::new();
+    if files.is_empty() {
+        let mut reader = Reader::new("standard input".to_owned(), config, None, events);
+        reader.read(&mut std::io::stdin().lock())?;
+    }
+    for (path, offsets) in config.paths.iter().zip(files) {
+        let name = path.display().to_string();
+        let mut reader = Reader::new(name.clone(), config, Some(offsets.clone()), events);
+        reader.read(&mut open(path)?)?;
+        for topic in reader.topics.into_keys() {
+            if let Some(other) = owners.insert(topic.clone(), name.clone()) {
+                let message = format!(
+                    "topic {topic} is in two captures, {other} and {name}: a topic is one log, so read them in two runs or join the files"
+                );
+                return Err(SourceError::new(SourceFailure::Contract, message).into());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn open(path: &PathBuf) -> Result<BufReader<File>, SourceError> {
+    let file = File::open(path).map_err(|e| unreadable(&path.display().to_string(), &e))?;
+    Ok(BufReader::with_capacity(1 << 18, file))
+}
+
+fn unreadable(name: &str, error: &std::io::Error) -> SourceError {
+    SourceError::new(SourceFailure::Contract, format!("the capture {name} cannot be read ({error})"))
+}
+
+fn parse(text: &str, number: usize, name: &str) -> Result<Record, SourceError> {
+    line::parse(text).map_err(|problem| {
+        let message = format!(
+            "{name} line {number}: {problem}; a capture holds one JSON object a line, as `kcat -C -J` prints them"
+        );
+        SourceError::new(SourceFailure::Contract, message)
+    })
+}
+
+/// The state of reading one capture.
+struct Reader<'a> {
+    name: String,
+    config: &'a CaptureConfig,
+    offsets: Option<Arc<OffsetFile>>,
+    events: &'a Sender<SourceEvent>,
+    topics: HashMap<Arc<str>, TopicId>,
+    next: HashMap<Partition, Offset>,
+    chunk: Vec<Record>,
+    chunk_bytes: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn new(
+        name: String,
+        config: &'a CaptureConfig,
+        offsets: Option<Arc<OffsetFile>>,
+        events: &'a Sender<SourceEvent>,
+    ) -> Self {
+        let (topics, next) = (HashMap::new(), HashMap::new());
+        Self { name, config, offsets, events, topics, next, chunk: Vec::new(), chunk_bytes: 0 }
+    }
+
+    fn read(&mut self, input: &mut dyn BufRead) -> Result<(), Stop> {
+        let mut text = String::new();
+        for number in 1.. {
+            text.clear();
+            let read = input.read_line(&mut text).map_err(|e| unreadable(&self.name, &e))?;
+            if read == 0 {
+                break;
+            }
+            if text.trim().is_empty() {
+                continue;
+            }
+            let record = parse(&text, number, &self.name)?;
+            if wanted(&self.config.topics, &record.partition.topic) {
+                self.take(record, text.trim_end())?;
+            }
+        }
+        self.flush()
+    }
+
+    fn take(&mut self, record: Record, text: &str) -> Result<(), Stop> {
+        let topic = record.partition.topic.clone();
+        let topic_id = *self
+            .topics
+            .entry(topic.clone())
+            .or_insert_with(|| self.config.topic_id.unwrap_or_else(|| TopicId::of_first_line(&topic, text.as_bytes())));
+        let next = match self.next.get(&record.partition) {
+            Some(&next) => next,
+            None => self.assign(&record, topic_id)?,
+        };
+        if record.offset < next {
+            return Ok(()); // read by an earlier run of this group
+        }
+        if self.chunk.first().is_some_and(|first| first.partition != record.partition)
+            || self.chunk.len() >= CHUNK_RECORDS
+            || self.chunk_bytes >= CHUNK_BYTES
+        {
+            self.flush()?;
+        }
+        self.chunk_bytes += record.size();
+        self.chunk.push(record);
+        Ok(())
+    }
+
+    /// The first record of a partition: it is ours from where the group stands.
+    fn assign(&mut self, record: &Record, topic_id: TopicId) -> Result<Offset, Stop> {
+        let partition = record.partition.clone();
+        let committed = match &self.offsets {
+            Some(offsets) => offsets.start_of(&partition, topic_id)?,
+            None => None,
+        };
+        let start = committed.unwrap_or(record.offset);
+        self.next.insert(partition.clone(), start);
+        self.flush()?;
+        let assignment =
+            Assignment { partition, topic_id: Some(topic_id), start, resumed: committed.is_some(), generation: 0 };
+        self.send(SourceEvent::Assigned(vec![assignment]))?;
+        Ok(start)
+    }
+
+    fn flush(&mut self) -> Result<(), Stop> {
+        let records = std::mem::take(&mut self.chunk);
+        self.chunk_bytes = 0;
+        let Some(first) = records.first() else { return Ok(()) };
+        let partition = first.partition.clone();
+        self.send(SourceEvent::Records(Chunk { partition, generation: 0, records }))
+    }
+
+    fn send(&self, event: SourceEvent) -> Result<(), Stop> {
+        self.events.blocking_send(event).map_err(|_| Stop::NobodyListens)
+    }
+}
+
+/// The offsets of all captures of a run.
+struct CaptureOffsets {
+    files: Vec<Arc<OffsetFile>>,
+}
+
+impl OffsetStore for CaptureOffsets {
+    fn commit<'a>(&'a self, offsets: &'a [(Partition, Offset)]) -> BoxFuture<'a, Result<(), SourceError>> {
+        Box::pin(async move { self.files.iter().try_for_each(|file| file.commit(offsets)) })
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        // The reader's thread ends by itself: its next send finds nobody listening.
+        Box::pin(async {})
+    }
+}

@@ -1,0 +1,241 @@
+//! The state between source and sink: lanes, the batch being gathered, the ledger. No I/O, no
+//! waiting: it is told what happened and says what is ready.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use settle_core::batch::Batch;
+use settle_core::fold::{Fold, Limits};
+use settle_core::lane::{Fed, Lane, LoneTombstones};
+use settle_core::ledger::Ledger;
+use settle_core::position::{Offset, Partition};
+use settle_core::record::Record;
+use settle_core::refusal::Refusal;
+use settle_core::sink::{Durable, Places};
+use settle_core::tally::Tally;
+
+use crate::source::{Assignment, Chunk};
+
+/// Batches handed to the writer and not yet proven: one being applied, one waiting.
+const MAX_IN_FLIGHT: usize = 2;
+
+struct Slot {
+    lane: Lane,
+    generation: u64,
+    /// Offsets below this were taken in before, by this run or as the destination says.
+    seen: Offset,
+    /// A bounded run reads nothing more of it.
+    ended: bool,
+}
+
+/// The line.
+pub(super) struct Line {
+    slots: BTreeMap<Partition, Slot>,
+    /// Greatest next offset ever read here, per partition: survives revocations.
+    high: BTreeMap<Partition, Offset>,
+    fold: Fold,
+    ledger: Ledger,
+    /// Records fetched, waiting for room.
+    backlog: VecDeque<Record>,
+    /// An event that may not join the batch being gathered.
+    held: Option<(Partition, Offset, Fed)>,
+    in_flight: usize,
+    must_cut: bool,
+    /// Partitions that went away while records of theirs were gathered: the batch is still
+    /// written, but its spans of them prove nothing to a later assignment.
+    orphans: BTreeSet<Partition>,
+    max_messages: Option<u64>,
+    lone_tombstones: LoneTombstones,
+    /// Counts of what was read; `tally` has what became durable.
+    pub(super) taken: u64,
+    pub(super) redelivered: u64,
+    pub(super) tally: Tally,
+    pub(super) batches: u64,
+}
+
+impl Line {
+    pub(super) fn new(limits: Limits, lone_tombstones: LoneTombstones, max_messages: Option<u64>) -> Self {
+        Self {
+            slots: BTreeMap::new(),
+            high: BTreeMap::new(),
+            fold: Fold::new(limits),
+            ledger: Ledger::default(),
+            backlog: VecDeque::new(),
+            held: None,
+            in_flight: 0,
+            must_cut: false,
+            orphans: BTreeSet::new(),
+            max_messages,
+            lone_tombstones,
+            taken: 0,
+            redelivered: 0,
+            tally: Tally::default(),
+            batches: 0,
+        }
+    }
+
+    /// Partitions held.
+    pub(super) fn partitions(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Takes partitions on, with what the destination knows of their places.
+    pub(super) fn assign(&mut self, assignments: Vec<Assignment>, places: &Places) {
+        for assignment in assignments {
+            let Assignment { partition, topic_id, start, generation, .. } = assignment;
+            let floors = topic_id.map(|id| places.floors_of(id, &partition)).unwrap_or_default();
+            let recorded = topic_id.and_then(|id| places.applied_of(id, &partition)).unwrap_or(0);
+            let seen = self.high.get(&partition).copied().unwrap_or(0).max(recorded);
+            let lane = Lane::new(partition.clone(), start, &floors, self.lone_tombstones);
+            self.slots.insert(partition, Slot { lane, generation, seen, ended: false });
+        }
+    }
+
+    /// Stops taking records of these partitions. What is gathered of them is still written.
+    pub(super) fn close(&mut self, partitions: &[Partition]) {
+        self.backlog.retain(|record| !partitions.contains(&record.partition));
+        self.held.take_if(|(partition, ..)| partitions.contains(partition));
+        self.cut_soon();
+    }
+
+    /// Forgets these partitions: nothing of theirs is committed from here on.
+    pub(super) fn drop_partitions(&mut self, partitions: &[Partition]) {
+        for partition in partitions {
+            self.slots.remove(partition);
+            self.ledger.drop_partition(partition);
+        }
+        if !self.fold.is_empty() {
+            self.must_cut = true;
+            self.orphans.extend(partitions.iter().cloned());
+        }
+    }
+
+    /// Queues fetched records. Those of an assignment that is over are dropped: they will be
+    /// delivered to its next owner.
+    pub(super) fn queue(&mut self, chunk: Chunk) {
+        if self.slots.get(&chunk.partition).is_some_and(|slot| slot.generation == chunk.generation) {
+            self.backlog.extend(chunk.records);
+        }
+    }
+
+    /// Feeds queued records until the batch is full or none is left. A refused record stops it;
+    /// what came before it is kept.
+    pub(super) fn feed(&mut self, now_ms: u64) -> Result<(), Refusal> {
+        while !self.must_cut && !self.fold.is_full() && !self.has_enough() {
+            let (partition, offset, fed) = match self.held.take() {
+                Some(held) => held,
+                None => {
+                    let Some(record) = self.backlog.pop_front() else { return Ok(()) };
+                    let Some(slot) = self.slots.get_mut(&record.partition) else { continue };
+                    let (partition, offset) = (record.partition.clone(), record.offset);
+                    (partition, offset, slot.lane.feed(record)?)
+                }
+            };
+            if self.fold.must_cut_before(&fed.event) {
+                self.held = Some((partition, offset, fed));
+                self.must_cut = true;
+                return Ok(());
+            }
+            self.fold.push(&partition, offset, fed.event, fed.floor, now_ms)?;
+            self.taken += 1;
+            if self.slots.get(&partition).is_some_and(|slot| offset < slot.seen) {
+                self.redelivered += 1;
+            }
+            let high = self.high.entry(partition).or_insert(0);
+            *high = (*high).max(offset + 1);
+        }
+        Ok(())
+    }
+
+    /// Everything below `end` was delivered; what is left there are markers.
+    pub(super) fn reached_end(
+        &mut self,
+        partition: &Partition,
+        generation: u64,
+        end: Offset,
+        bounded: bool,
+        now_ms: u64,
+    ) {
+        let Some(slot) = self.slots.get_mut(partition).filter(|slot| slot.generation == generation) else { return };
+        slot.ended |= bounded;
+        let next = slot.lane.next();
+        if end > next {
+            slot.lane.pass(end);
+            self.fold.pass(partition, next, end, now_ms);
+        }
+    }
+
+    /// True if there is room for more from the source.
+    pub(super) fn can_take(&self) -> bool {
+        self.all_fed() && !self.must_cut && !self.fold.is_full()
+    }
+
+    /// True if records wait that could be fed now.
+    pub(super) fn can_feed(&self) -> bool {
+        (self.held.is_some() || !self.backlog.is_empty())
+            && !self.must_cut
+            && !self.fold.is_full()
+            && !self.has_enough()
+    }
+
+    /// True if as many records were taken as were asked for.
+    pub(super) fn has_enough(&self) -> bool {
+        self.max_messages.is_some_and(|max| self.taken >= max)
+    }
+
+    /// True if nothing fetched waits to be fed.
+    pub(super) fn all_fed(&self) -> bool {
+        self.backlog.is_empty() && self.held.is_none()
+    }
+
+    /// True if every partition held has ended.
+    pub(super) fn all_ended(&self) -> bool {
+        self.all_fed() && self.slots.values().all(|slot| slot.ended)
+    }
+
+    /// Cut what is gathered, whatever its size.
+    pub(super) fn cut_soon(&mut self) {
+        self.must_cut = !self.fold.is_empty();
+    }
+
+    /// When the gathered batch is old enough to be cut; none while the writer has no room.
+    pub(super) fn due_at_ms(&self) -> Option<u64> {
+        if self.in_flight < MAX_IN_FLIGHT { self.fold.due_at_ms() } else { None }
+    }
+
+    /// The next batch for the writer, if one is ready and there is room for it.
+    pub(super) fn next_batch(&mut self, now_ms: u64) -> Option<Batch> {
+        let old = self.fold.due_at_ms().is_some_and(|due| due <= now_ms);
+        if self.in_flight >= MAX_IN_FLIGHT || self.fold.is_empty() || !(self.must_cut || old || self.fold.is_full()) {
+            return None;
+        }
+        self.must_cut = false;
+        let batch = self.fold.cut();
+        let orphans = std::mem::take(&mut self.orphans);
+        for span in batch.spans().iter().filter(|span| !orphans.contains(&span.partition)) {
+            self.ledger.open(span.clone());
+        }
+        self.in_flight += 1;
+        Some(batch)
+    }
+
+    /// Takes a proof and says what may be committed.
+    pub(super) fn settle(&mut self, batch: &Batch, proof: Durable) -> Vec<(Partition, Offset)> {
+        self.in_flight -= 1;
+        self.batches += 1;
+        let mut tally = batch.tally();
+        tally.applied += proof.outcome.applied;
+        tally.stale += proof.outcome.stale;
+        self.tally.add(&tally);
+        self.ledger.settle(proof)
+    }
+
+    /// True if nothing of these partitions is gathered or in flight.
+    pub(super) fn is_settled(&self, partitions: &[Partition]) -> bool {
+        !self.must_cut && partitions.iter().all(|partition| self.ledger.is_settled(partition))
+    }
+
+    /// True if nothing at all is gathered or in flight.
+    pub(super) fn is_idle(&self) -> bool {
+        self.fold.is_empty() && self.in_flight == 0
+    }
+}

@@ -1,0 +1,391 @@
+//! The run loop: one `select!` says what happened, one `match` decides.
+//!
+//! Records flow one way (source → line → writer), proofs come back, and only a proof moves an
+//! offset. Nothing here knows Kafka or a destination.
+
+mod commits;
+mod line;
+pub mod progress;
+mod report;
+mod writer;
+
+use std::time::Duration;
+
+use settle_core::fold::Limits;
+use settle_core::lane::LoneTombstones;
+use settle_core::position::Partition;
+use settle_core::refusal::Refusal;
+use settle_core::sink::{PlacedPartition, Sink, SinkError};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use crate::shutdown::{Request, Shutdown};
+use crate::source::{Assignment, Source, SourceError, SourceEvent, SourceFailure};
+use commits::Commits;
+use line::Line;
+use progress::Show;
+pub use report::Report;
+use writer::{Applied, Order, Patience};
+
+/// When a run ends, and how it gathers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Batch limits.
+    pub limits: Limits,
+    /// Tombstones that follow no delete.
+    pub lone_tombstones: LoneTombstones,
+    /// End when every partition reached the end fixed at start.
+    pub until_end: bool,
+    /// End after this many records.
+    pub max_messages: Option<u64>,
+    /// End when no record came for this long.
+    pub idle_timeout: Option<Duration>,
+    /// Give up on a source or destination that is away for this long; never where none.
+    pub deadline: Option<Duration>,
+    /// How long a drain may take after a request to stop.
+    pub drain_timeout: Duration,
+}
+
+/// Why a run failed. Everything before the failure is durable and committed.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The source.
+    #[error("source: {0}")]
+    Source(#[source] SourceError),
+    /// The destination.
+    #[error("sink: {0}")]
+    Sink(#[source] SinkError),
+    /// A record.
+    #[error("{0}")]
+    Record(#[from] Refusal),
+    /// A task of ours ended without a word.
+    #[error("the {0} stopped without saying why; this is a bug in settle")]
+    Bug(&'static str),
+}
+
+/// What ended a run, with its report.
+#[derive(Debug)]
+pub struct Ended {
+    /// Counters.
+    pub report: Report,
+    /// The failure, if it was one.
+    pub error: Option<RunError>,
+}
+
+/// Runs the pipeline from `source` to `sink` until it ends.
+pub async fn run(source: Source, sink: Box<dyn Sink>, options: Options, show: Show, shutdown: Shutdown) -> Ended {
+    let started = Instant::now();
+    let (orders, order_queue) = mpsc::channel(4);
+    let (proof_sender, proofs) = mpsc::channel(4);
+    let patience = Patience { deadline: options.deadline };
+    let writer = tokio::spawn(writer::write(sink, order_queue, proof_sender, show.pause, patience));
+    let mut run = Run {
+        line: Line::new(options.limits, options.lone_tombstones, options.max_messages),
+        commits: Commits::new(source.offsets),
+        events: source.events,
+        orders,
+        proofs,
+        shutdown,
+        options,
+        started,
+        last_record: started,
+        away_since: None,
+        revoking: Vec::new(),
+        any_assigned: false,
+        source_ended: false,
+        progress: show.progress,
+        report: Report::default(),
+    };
+    let (why, mut error) = match run.flow().await {
+        Ok(why) => (why, None),
+        Err(error) => ("failed", Some(error)),
+    };
+    let aborted = run.shutdown.request() == Request::Abort;
+    // A failed sink writes nothing more; anything else is drained before the end.
+    if !aborted
+        && !matches!(error, Some(RunError::Sink(_) | RunError::Bug(_)))
+        && let Err(while_draining) = run.drain().await
+    {
+        error.get_or_insert(while_draining);
+    }
+    let report = run.finish(why).await;
+    writer.abort();
+    Ended { report, error }
+}
+
+/// What happened.
+enum Happened {
+    Stop,
+    Proof(Option<Applied>),
+    Committed(Result<(), SourceError>),
+    Source(Option<SourceEvent>),
+    Due,
+    Idle,
+    Away,
+}
+
+struct Revoking {
+    partitions: Vec<Partition>,
+    done: oneshot::Sender<()>,
+}
+
+struct Run {
+    line: Line,
+    commits: Commits,
+    events: mpsc::Receiver<SourceEvent>,
+    orders: mpsc::Sender<Order>,
+    proofs: mpsc::Receiver<Applied>,
+    shutdown: Shutdown,
+    options: Options,
+    started: Instant,
+    last_record: Instant,
+    away_since: Option<(Instant, SourceError)>,
+    revoking: Vec<Revoking>,
+    any_assigned: bool,
+    source_ended: bool,
+    progress: watch::Sender<progress::Progress>,
+    report: Report,
+}
+
+impl Run {
+    /// Flows until the run ends by itself, is asked to stop, or fails.
+    async fn flow(&mut self) -> Result<&'static str, RunError> {
+        loop {
+            self.advance().await?;
+            if let Some(why) = self.ended() {
+                return Ok(why);
+            }
+            match self.next().await {
+                Happened::Stop => return Ok("interrupted"),
+                Happened::Proof(applied) => self.settle(applied)?,
+                Happened::Committed(result) => result.map_err(RunError::Source)?,
+                Happened::Source(event) => self.on_source(event).await?,
+                Happened::Due => {}
+                Happened::Idle => return Ok("idle"),
+                Happened::Away => {
+                    let error = self.away_since.take().map(|(_, error)| error);
+                    return Err(error.map_or(RunError::Bug("clock"), RunError::Source));
+                }
+            }
+        }
+    }
+
+    /// Waits for what happens next. In this order: a request to stop must not wait behind work;
+    /// proofs free room and answer revocations; commits follow proofs; new records come last.
+    async fn next(&mut self) -> Happened {
+        let due = self.line.due_at_ms().map(|ms| self.started + Duration::from_millis(ms));
+        let idle = self.options.idle_timeout.map(|timeout| self.last_record + timeout);
+        let away = match (&self.away_since, self.options.deadline) {
+            (Some((since, _)), Some(deadline)) => Some(*since + deadline),
+            _ => None,
+        };
+        let takes = self.line.can_take() && !self.source_ended;
+        tokio::select! { biased;
+            () = self.shutdown.at_least(Request::Drain) => Happened::Stop,
+            applied = self.proofs.recv() => Happened::Proof(applied),
+            result = self.commits.next() => Happened::Committed(result),
+            event = self.events.recv(), if takes => Happened::Source(event),
+            () = at(due) => Happened::Due,
+            () = at(idle), if takes => Happened::Idle,
+            () = at(away) => Happened::Away,
+        }
+    }
+
+    /// Moves everything that can move: feeds the line, hands batches over, starts commits,
+    /// answers revocations.
+    async fn advance(&mut self) -> Result<(), RunError> {
+        loop {
+            let fed = self.line.feed(self.now_ms());
+            while let Some(batch) = self.line.next_batch(self.now_ms()) {
+                let order = Order::Apply(Box::new(batch));
+                self.orders.send(order).await.map_err(|_| RunError::Bug("writer"))?;
+            }
+            fed?;
+            if !self.line.can_feed() {
+                break;
+            }
+        }
+        self.commits.start();
+        self.answer_revocations().await?;
+        self.show();
+        Ok(())
+    }
+
+    fn ended(&self) -> Option<&'static str> {
+        if self.line.has_enough() {
+            return Some("max-messages");
+        }
+        let bounded = self.options.until_end && self.any_assigned && self.line.all_ended();
+        (bounded || (self.source_ended && self.line.all_fed())).then_some("end")
+    }
+
+    fn settle(&mut self, applied: Option<Applied>) -> Result<(), RunError> {
+        let Applied { batch, result, retries } = applied.ok_or(RunError::Bug("writer"))?;
+        self.report.retries += retries;
+        let proof = result.map_err(RunError::Sink)?;
+        self.commits.add(self.line.settle(&batch, proof));
+        Ok(())
+    }
+
+    async fn on_source(&mut self, event: Option<SourceEvent>) -> Result<(), RunError> {
+        match event {
+            Some(SourceEvent::Records(chunk)) => {
+                self.last_record = Instant::now();
+                self.line.queue(chunk);
+            }
+            Some(SourceEvent::Assigned(assignments)) => self.assign(assignments).await?,
+            Some(SourceEvent::ReachedEnd { partition, generation, end, bounded }) => {
+                let now = self.now_ms();
+                self.line.reached_end(&partition, generation, end, bounded, now);
+            }
+            Some(SourceEvent::Revoked { partitions, done }) => {
+                tracing::info!(partitions = partitions.len(), "partitions revoked, draining");
+                self.report.revoked += partitions.len() as u64;
+                self.line.close(&partitions);
+                self.revoking.push(Revoking { partitions, done });
+            }
+            Some(SourceEvent::Lost(partitions)) => {
+                tracing::warn!(partitions = partitions.len(), "partitions lost, dropping what is in flight");
+                self.report.lost += partitions.len() as u64;
+                self.line.close(&partitions);
+                self.line.drop_partitions(&partitions);
+                self.commits.drop_partitions(&partitions);
+            }
+            Some(SourceEvent::Away(error)) => {
+                if self.away_since.is_none() {
+                    tracing::warn!(error = %error, "paused: the source is away, trying again");
+                    self.away_since = Some((Instant::now(), error));
+                }
+            }
+            Some(SourceEvent::Back) => self.away_since = None,
+            Some(SourceEvent::Failed(error)) => return Err(RunError::Source(error)),
+            Some(SourceEvent::Ended) => self.source_ended = true,
+            None => return Err(RunError::Bug("source")),
+        }
+        Ok(())
+    }
+
+    /// Opens the sink for new partitions, then their lanes.
+    async fn assign(&mut self, assignments: Vec<Assignment>) -> Result<(), RunError> {
+        let mut parts = Vec::with_capacity(assignments.len());
+        for assignment in &assignments {
+            let topic_id = assignment.topic_id.ok_or_else(|| {
+                RunError::Source(SourceError::new(
+                    SourceFailure::Contract,
+                    format!(
+                        "the broker gives no topic id for {}: Kafka 2.8 or newer is needed",
+                        assignment.partition.topic
+                    ),
+                ))
+            })?;
+            parts.push(PlacedPartition { topic_id, partition: assignment.partition.clone() });
+        }
+        let (reply, mut answer) = oneshot::channel();
+        self.orders.send(Order::Open(parts, reply)).await.map_err(|_| RunError::Bug("writer"))?;
+        // Batches in flight are proven meanwhile: the writer works in order, and its proofs have
+        // bounded room.
+        let places = loop {
+            tokio::select! { biased;
+                () = self.shutdown.at_least(Request::Drain) => return Ok(()),
+                places = &mut answer => break places.map_err(|_| RunError::Bug("writer"))?.map_err(RunError::Sink)?,
+                applied = self.proofs.recv() => self.settle(applied)?,
+            }
+        };
+        self.report.assigned += assignments.len() as u64;
+        self.any_assigned = true;
+        self.away_since = None;
+        self.line.assign(assignments, &places);
+        Ok(())
+    }
+
+    /// Commits and lets go of revoked partitions whose batches are all proven.
+    async fn answer_revocations(&mut self) -> Result<(), RunError> {
+        while let Some(at) = self
+            .revoking
+            .iter()
+            .position(|revoking| revoking.done.is_closed() || self.line.is_settled(&revoking.partitions))
+        {
+            let Revoking { partitions, done } = self.revoking.swap_remove(at);
+            if !done.is_closed() {
+                self.commits.finish().await.map_err(RunError::Source)?;
+            }
+            self.line.drop_partitions(&partitions);
+            self.commits.drop_partitions(&partitions);
+            // A source that stopped waiting has gone on without the commit: the records come again.
+            let _ = done.send(());
+        }
+        Ok(())
+    }
+
+    /// Makes what was read durable and commits it, within the drain's time.
+    async fn drain(&mut self) -> Result<(), RunError> {
+        let until = Instant::now() + self.options.drain_timeout;
+        self.line.cut_soon();
+        loop {
+            while let Some(batch) = self.line.next_batch(self.now_ms()) {
+                let order = Order::Apply(Box::new(batch));
+                self.orders.send(order).await.map_err(|_| RunError::Bug("writer"))?;
+            }
+            if self.line.is_idle() {
+                break;
+            }
+            tokio::select! { biased;
+                () = self.shutdown.at_least(Request::Abort) => return Ok(()),
+                applied = self.proofs.recv() => self.settle(applied)?,
+                () = tokio::time::sleep_until(until) => {
+                    tracing::warn!("the drain took too long; what is in flight will be delivered again");
+                    return Ok(());
+                }
+            }
+        }
+        tokio::select! { biased;
+            () = self.shutdown.at_least(Request::Abort) => Ok(()),
+            committed = self.commits.finish() => committed.map_err(RunError::Source),
+            () = tokio::time::sleep_until(until) => {
+                tracing::warn!("offsets could not be committed in time; what they cover will be delivered again");
+                Ok(())
+            }
+        }
+    }
+
+    async fn finish(mut self, why: &'static str) -> Report {
+        for revoking in self.revoking.drain(..) {
+            let _ = revoking.done.send(());
+        }
+        // Closing leaves the group, and the source's thread may still be handing something over.
+        self.events.close();
+        self.commits.close().await;
+        let mut report = self.report;
+        report.ended = why.to_owned();
+        report.elapsed_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        report.tally = self.line.tally;
+        report.unsettled = self.line.taken - report.tally.read;
+        report.tally.read = self.line.taken;
+        report.redelivered = self.line.redelivered;
+        report.batches = self.line.batches;
+        report.committed = self.commits.committed();
+        report
+    }
+
+    fn show(&self) {
+        let mut tally = self.line.tally;
+        tally.read = self.line.taken;
+        self.progress.send_replace(progress::Progress {
+            tally,
+            partitions: self.line.partitions(),
+            source_away: self.away_since.as_ref().map(|(_, error)| error.to_string()),
+        });
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Waits until `when`; for ever where none.
+async fn at(when: Option<Instant>) {
+    match when {
+        Some(when) => tokio::time::sleep_until(when).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,41 @@
+//! What a run did, in counters that balance.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use settle_core::tally::Tally;
+
+/// The report of a run. All counts are of this process's run alone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Report {
+    /// Why it ended: `end`, `max-messages`, `idle`, `interrupted`, `failed`.
+    pub ended: String,
+    /// Milliseconds.
+    pub elapsed_ms: u64,
+    /// Where every record went.
+    #[serde(flatten)]
+    pub tally: Tally,
+    /// Records read that the destination or this run had taken in before.
+    pub redelivered: u64,
+    /// Records read whose batch was not durable when the run ended; they will be delivered again.
+    pub unsettled: u64,
+    /// Batches that became durable.
+    pub batches: u64,
+    /// Attempts beyond the first to write a batch.
+    pub retries: u64,
+    /// Partitions assigned, counting every assignment.
+    pub assigned: u64,
+    /// Partitions revoked in an orderly way.
+    pub revoked: u64,
+    /// Partitions lost.
+    pub lost: u64,
+    /// Committed next-to-read offset per `topic:partition`.
+    pub committed: BTreeMap<String, i64>,
+}
+
+impl Report {
+    /// True if every record read is in exactly one place (or waits to be delivered again).
+    pub fn balances(&self) -> bool {
+        self.tally.read == self.tally.placed() + self.unsettled
+    }
+}

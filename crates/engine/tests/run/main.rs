@@ -1,0 +1,214 @@
+//! The run loop alone: a source and a destination that do as they are told.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod told;
+
+use std::time::Duration;
+
+use settle_core::fold::Limits;
+use settle_core::sink::FailureKind;
+use settle_engine::run::{Options, RunError};
+use settle_engine::source::SourceEvent;
+
+use told::{Told, assignment, chunk, partition};
+
+fn options() -> Options {
+    Options {
+        limits: Limits { max_rows: 2, max_bytes: 1 << 20, max_age_ms: 60_000 },
+        drain_timeout: Duration::from_secs(20),
+        ..Options::default()
+    }
+}
+
+#[tokio::test]
+async fn an_offset_is_committed_only_behind_the_destinations_acknowledgement() {
+    let mut told = Told::start(options());
+    told.sink.hold();
+    told.send(SourceEvent::Assigned(vec![assignment(0, 1)])).await;
+    told.send(SourceEvent::Records(chunk(0, 1, 0..2))).await;
+    told.sink.until_applying(1).await;
+    assert_eq!(told.offsets.committed(), [], "nothing before the acknowledgement");
+    told.sink.release();
+    told.offsets.until_committed(&[(0, 2)]).await;
+    let ended = told.end().await;
+    assert_eq!((ended.report.tally.applied, ended.report.unsettled), (2, 0));
+}
+
+#[tokio::test]
+async fn a_failed_write_is_tried_again_with_the_identical_batch() {
+    let mut told = Told::start(options());
+    told.sink.fail(&[FailureKind::Unreachable, FailureKind::Conflict, FailureKind::Overloaded]);
+    told.send(SourceEvent::Assigned(vec![assignment(0, 1)])).await;
+    told.send(SourceEvent::Records(chunk(0, 1, 0..2))).await;
+    told.offsets.until_committed(&[(0, 2)]).await;
+    let ended = told.end().await;
+    assert_eq!((ended.report.retries, ended.report.batches), (3, 1));
+    let batches = told.sink.attempts();
+    assert_eq!(batches.len(), 4);
+    assert!(batches.windows(2).all(|pair| pair[0] == pair[1]), "the same batch each time: {batches:?}");
+}
+
+#[tokio::test]
+async fn a_failure_without_a_cure_stops_and_commits_nothing_of_its_batch() {
+    let mut told = Told::start(options());
+    told.send(SourceEvent::Assigned(vec![assignment(0, 1)])).await;
+    told.send(SourceEvent::Records(chunk(0, 1, 0..2))).await;
+    told.offsets.until_committed(&[(0, 2)]).await;
+    told.sink.fail(&[FailureKind::Contract]);
+    told.send(SourceEvent::Records(chunk(0, 1, 2..6))).await;
+    let ended = told.ended().await;
+    assert!(matches!(ended.error, Some(RunError::Sink(_))), "{:?}", ended.error);
+    assert_eq!(told.offsets.committed(), [(0, 2)]);
+    assert_eq!(ended.report.tally.read, ended.report.tally.placed() + ended.report.unsettled);
+}
+
+#[tokio::test]
+async fn a_revoked_partition_is_drained_and_committed_before_it_goes() {
+    let mut told = Told::start(Options { limits: Limits { max_rows: 100, ..options().limits }, ..options() });
+    told.send(SourceEvent::Assigned(vec![assignment(0, 1), assignment(1, 2)])).await;
+    told.send(SourceEvent::Records(chunk(0, 1, 0..3))).await;
+    told.send(SourceEvent::Records(chunk(1, 2, 0..3))).await;
+    told.sink.hold();
+    let done = told.revoke(&[1]).await;
+    told.sink.until_applying(1).await;
+    assert_eq!(told.offsets.committed(), [], "the batch was open: nothing is committed yet");
+    told.sink.release();
+    done.await.unwrap();
+    assert!(told.offsets.committed().contains(&(1, 3)), "committed before the answer");
+    // The partition that stays goes on where it was; records of the revoked one are dropped.
+    told.send(SourceEvent::Records(chunk(1, 2, 3..5))).await;
+    told.send(SourceEvent::Records(chunk(0, 1, 3..4))).await;
+    let ended = told.end().await;
+    assert_eq!(ended.report.tally.read, 7);
+    assert_eq!(told.offsets.last(), [(0, 4), (1, 3)]);
+}
+
+#[tokio::test]
+async fn a_lost_partition_commits_nothing_even_when_its_batch_lands_later() {
+    let mut told = Told::start(options());
+    told.sink.hold();
+    told.send(SourceEvent::Assigned(vec![assignment(0, 1), assignment(1, 2)])).await;
+    told.send(SourceEvent::Records(chunk(0, 1, 0..1))).await;
+    told.send(SourceEvent::Records(chunk(1, 2, 0..1))).await;
+    told.sink.until_applying(1).await;
+    told.send(SourceEvent::Records(chunk(1, 2, 1..2))).await;
+    told.send(SourceEvent::Lost(vec![partition(1)])).await;
+    // It comes back, from the start: another instance committed nothing.
+    told.send(SourceEvent::Assigned(vec![assignment(1, 3)])).await;
+    told.sink.release();
+    told.offsets.until_committed(&[(0, 1)]).await;
+    assert!(told.offsets.committed().iter().all(|(number, _)| *number == 0), "{:?}", told.offsets.committed());
+    told.send(SourceEvent::Records(chunk(1, 3, 0..2))).await;
+    told.offsets.until_committed(&[(1, 2)]).await;
+    let ended = told.end().await;
+    assert_eq!(ended.report.redelivered, 2, "offsets 0 and 1 were read before");
+}
+
+#[tokio::test]
+async fn records_of_an_assignment_that_is_over_are_dropped() {
+    let mut told = Told::start(options());
+    told.send(SourceEvent::Assigned(vec![assignment(0, 1)])).await;
+    told.revoke(&[0]).await.await.unwrap();
+    told.send(SourceEvent::Assigned(vec![assignment(0, 2)])).await;
+    told.send(SourceEvent::Records(chunk(0, 1, 5..7))).await;
+    told.send(SourceEvent::Records(chunk(0, 2, 0..2))).await;
+    told.offsets.until_committed(&[(0, 2)]).await;
+    assert_eq!(told.end().await.report.tally.read, 2);
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_applied_stops_behind_what_came_before_it() {
+    let mut told = Told::start(Options { limits: Limits { max_rows: 100, ..options().limits }, ..options() });
+    told.send(SourceEvent::Assigned(vec![assignment(0, 1)])).await;
+    let mut bad = chunk(0, 1, 0..5);
+    bad.records[3].payload = Some("{not json".into());
+    told.send(SourceEvent::Records(bad)).await;
+    let ended = told.ended().await;
+    let said = ended.error.unwrap().to_string();
+    assert!(said.starts_with("record t:0:3: the value is not JSON"), "{said}");
+    assert_eq!(told.offsets.last(), [(0, 3)], "the record itself will be delivered again");
+    assert_eq!((ended.report.tally.read, ended.report.tally.applied), (3, 3));
+}
+
+#[tokio::test]
+async fn a_batch_that_is_not_full_lands_within_its_age() {
+    let limits = Limits { max_rows: 1_000, max_bytes: 1 << 20, max_age_ms: 50 };
+    let mut told = Told::start(Options { limits, ..options() });
+    told.send(SourceEvent::Assigned(vec![assignment(0, 1)])).await;
+    told.send(SourceEvent::Records(chunk(0, 1, 0..3))).await;
+    told.offsets.until_committed(&[(0, 3)]).await;
+    told.end().await;
+}
+
+#[tokio::test]
+async fn max_messages_ends_by_count_and_idle_by_time() {
+    let mut told = Told::start(Options { max_messages: Some(3), ..options() });
+    told.send(SourceEvent::Assigned(vec![assignment(0, 1)])).await;
+    told.send(SourceEvent::Records(chunk(0, 1, 0..5))).await;
+    let ended = told.ended().await;
+    assert_eq!((ended.report.ended.as_str(), ended.report.tally.read), ("max-messages", 3));
+    assert_eq!(told.offsets.last(), [(0, 3)]);
+
+    let mut told = Told::start(Options { idle_timeout: Some(Duration::from_millis(50)), ..options() });
+    told.send(SourceEvent::Assigned(vec![assignment(0, 1)])).await;
+    told.send(SourceEvent::Records(chunk(0, 1, 0..1))).await;
+    let ended = told.ended().await;
+    assert_eq!((ended.report.ended.as_str(), ended.report.tally.read), ("idle", 1));
+    assert_eq!(told.offsets.last(), [(0, 1)]);
+}
+
+#[tokio::test]
+async fn until_end_ends_at_the_bound_and_commits_the_markers_behind_the_last_record() {
+    let mut told = Told::start(Options { until_end: true, ..options() });
+    told.send(SourceEvent::Assigned(vec![assignment(0, 1), assignment(1, 2)])).await;
+    told.send(SourceEvent::Records(chunk(0, 1, 0..3))).await;
+    told.send(told::end_of(0, 1, 7)).await;
+    told.send(told::end_of(1, 2, 4)).await;
+    let ended = told.ended().await;
+    assert_eq!(ended.report.ended, "end");
+    assert_eq!(told.offsets.last(), [(0, 7), (1, 4)]);
+}
+
+#[tokio::test]
+async fn a_store_of_offsets_that_is_away_is_tried_again() {
+    let mut told = Told::start(options());
+    told.offsets.fail_times(2);
+    told.send(SourceEvent::Assigned(vec![assignment(0, 1)])).await;
+    told.send(SourceEvent::Records(chunk(0, 1, 0..2))).await;
+    told.offsets.until_committed(&[(0, 2)]).await;
+    assert!(told.end().await.error.is_none());
+}
+
+#[tokio::test]
+async fn the_first_request_drains_and_the_second_aborts() {
+    let mut told = Told::start(Options { limits: Limits { max_rows: 100, ..options().limits }, ..options() });
+    told.send(SourceEvent::Assigned(vec![assignment(0, 1)])).await;
+    told.send(SourceEvent::Records(chunk(0, 1, 0..3))).await;
+    told.until_read(3).await;
+    told.stopper.ask();
+    let ended = told.ended().await;
+    assert_eq!((ended.report.ended.as_str(), ended.report.unsettled), ("interrupted", 0));
+    assert_eq!(told.offsets.last(), [(0, 3)]);
+
+    let mut told = Told::start(options());
+    told.sink.hold();
+    told.send(SourceEvent::Assigned(vec![assignment(0, 1)])).await;
+    told.send(SourceEvent::Records(chunk(0, 1, 0..2))).await;
+    told.sink.until_applying(1).await;
+    told.stopper.ask();
+    told.stopper.ask();
+    let ended = told.ended().await;
+    assert_eq!((ended.report.ended.as_str(), ended.report.unsettled), ("interrupted", 2));
+    assert_eq!(told.offsets.committed(), []);
+}
+
+#[tokio::test]
+async fn a_destination_that_stays_away_ends_a_run_with_a_deadline() {
+    let mut told = Told::start(Options { deadline: Some(Duration::from_millis(300)), ..options() });
+    told.sink.fail(&[FailureKind::Unreachable; 50]);
+    told.send(SourceEvent::Assigned(vec![assignment(0, 1)])).await;
+    told.send(SourceEvent::Records(chunk(0, 1, 0..2))).await;
+    let ended = told.ended().await;
+    assert!(matches!(ended.error, Some(RunError::Sink(_))));
+    assert_eq!(told.offsets.committed(), []);
+}

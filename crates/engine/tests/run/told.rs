@@ -1,0 +1,232 @@
+//! A source, a store of offsets and a destination that do as they are told.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use settle_core::batch::Batch;
+use settle_core::position::{Offset, Partition, TopicId};
+use settle_core::record::Record;
+use settle_core::sink::{
+    BoxFuture, Durable, FailureKind, Guarantee, Outcome, PlacedPartition, Places, Sink, SinkError,
+};
+use settle_engine::run::progress::Watch;
+use settle_engine::run::{Ended, Options, progress, run};
+use settle_engine::shutdown::{self, Stopper};
+use settle_engine::source::{Assignment, Chunk, OffsetStore, Source, SourceError, SourceEvent, SourceFailure};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A run whose ends are in the test's hands.
+pub struct Told {
+    events: mpsc::Sender<SourceEvent>,
+    pub sink: SinkHandle,
+    pub offsets: OffsetsHandle,
+    pub stopper: Stopper,
+    watch: Watch,
+    task: Option<JoinHandle<Ended>>,
+}
+
+impl Told {
+    pub fn start(options: Options) -> Self {
+        let (events, receiver) = mpsc::channel(4);
+        let sink = SinkHandle::default();
+        let offsets = OffsetsHandle::default();
+        let (stopper, shutdown) = shutdown::channel();
+        let (show, watch) = progress::channel();
+        let source = Source { events: receiver, offsets: Box::new(offsets.clone()) };
+        let task = tokio::spawn(run(source, Box::new(sink.clone()), options, show, shutdown));
+        Self { events, sink, offsets, stopper, watch, task: Some(task) }
+    }
+
+    pub async fn send(&self, event: SourceEvent) {
+        // A run that has ended hears no more; the test sees it by what the run did.
+        let _ = tokio::time::timeout(LIMIT, self.events.send(event)).await.expect("the run takes events");
+    }
+
+    pub async fn revoke(&self, numbers: &[i32]) -> oneshot::Receiver<()> {
+        let (done, answer) = oneshot::channel();
+        let partitions = numbers.iter().map(|n| partition(*n)).collect();
+        self.send(SourceEvent::Revoked { partitions, done }).await;
+        answer
+    }
+
+    pub async fn until_read(&mut self, count: u64) {
+        let read = self.watch.progress.wait_for(|progress| progress.tally.read >= count);
+        tokio::time::timeout(LIMIT, read).await.expect("read in time").unwrap();
+    }
+
+    /// Ends the source and waits for the run.
+    pub async fn end(&mut self) -> Ended {
+        self.send(SourceEvent::Ended).await;
+        self.ended().await
+    }
+
+    pub async fn ended(&mut self) -> Ended {
+        let task = self.task.take().expect("one end");
+        tokio::time::timeout(LIMIT, task).await.expect("the run ends in time").unwrap()
+    }
+}
+
+pub fn partition(number: i32) -> Partition {
+    Partition::new("t", number)
+}
+
+pub fn assignment(number: i32, generation: u64) -> Assignment {
+    let topic_id = Some(TopicId::of_first_line("t", b"line"));
+    Assignment { partition: partition(number), topic_id, start: 0, resumed: false, generation }
+}
+
+pub fn end_of(number: i32, generation: u64, end: Offset) -> SourceEvent {
+    SourceEvent::ReachedEnd { partition: partition(number), generation, end, bounded: true }
+}
+
+/// Inserts of distinct keys.
+pub fn chunk(number: i32, generation: u64, offsets: Range<i64>) -> Chunk {
+    let record = |offset: i64| {
+        let lsn = 1_000 + offset;
+        Record {
+            partition: partition(number),
+            offset,
+            timestamp_ms: None,
+            key: Some(format!("{{\"id\":{}}}", offset * 10 + i64::from(number)).into()),
+            payload: Some(
+                format!(
+                    r#"{{"op":"c","before":null,"after":{{"id":{offset}}},"source":{{"connector":"postgresql","name":"s","db":"d","schema":"public","table":"t","ts_ms":1,"lsn":{lsn},"sequence":"[\"{lsn}\",\"{lsn}\"]"}}}}"#
+                )
+                .into(),
+            ),
+            headers: vec![],
+        }
+    };
+    Chunk { partition: partition(number), generation, records: offsets.map(record).collect() }
+}
+
+/// A destination that holds, fails or acknowledges.
+#[derive(Clone, Default)]
+pub struct SinkHandle(Arc<SinkState>);
+
+struct SinkState {
+    held: watch::Sender<bool>,
+    failures: Mutex<VecDeque<FailureKind>>,
+    attempts: Mutex<Vec<String>>,
+    applying: watch::Sender<usize>,
+}
+
+impl Default for SinkState {
+    fn default() -> Self {
+        Self {
+            held: watch::Sender::new(false),
+            failures: Mutex::default(),
+            attempts: Mutex::default(),
+            applying: watch::Sender::new(0),
+        }
+    }
+}
+
+impl SinkHandle {
+    pub fn hold(&self) {
+        self.0.held.send_replace(true);
+    }
+
+    pub fn release(&self) {
+        self.0.held.send_replace(false);
+    }
+
+    pub fn fail(&self, kinds: &[FailureKind]) {
+        self.0.failures.lock().unwrap().extend(kinds);
+    }
+
+    /// Every attempt, as the rows of its batch.
+    pub fn attempts(&self) -> Vec<String> {
+        self.0.attempts.lock().unwrap().clone()
+    }
+
+    pub async fn until_applying(&self, count: usize) {
+        let mut applying = self.0.applying.subscribe();
+        tokio::time::timeout(LIMIT, applying.wait_for(|n| *n >= count)).await.expect("applying in time").unwrap();
+    }
+}
+
+impl Sink for SinkHandle {
+    fn guarantee(&self) -> Guarantee {
+        Guarantee::Atomic
+    }
+
+    fn open<'a>(&'a mut self, _parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<Places, SinkError>> {
+        Box::pin(async { Ok(Places::default()) })
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a destination that acknowledges")]
+    fn apply<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Durable, SinkError>> {
+        Box::pin(async move {
+            self.0.applying.send_modify(|n| *n += 1);
+            let rows: Vec<String> =
+                batch.tables().flat_map(|t| t.rows()).map(|row| format!("{}@{}", row.key(), row.version())).collect();
+            self.0.attempts.lock().unwrap().push(rows.join(" "));
+            let mut held = self.0.held.subscribe();
+            held.wait_for(|held| !held).await.unwrap();
+            if let Some(kind) = self.0.failures.lock().unwrap().pop_front() {
+                return Err(SinkError::new(kind, "write", "told to fail"));
+            }
+            Ok(Durable::mint(batch, Outcome { applied: batch.row_count() as u64, stale: 0 }))
+        })
+    }
+}
+
+/// Offsets as they were committed, in order.
+#[derive(Clone, Default)]
+pub struct OffsetsHandle(Arc<OffsetsState>);
+
+struct OffsetsState {
+    committed: watch::Sender<Vec<(i32, Offset)>>,
+    failures: Mutex<u32>,
+}
+
+impl Default for OffsetsState {
+    fn default() -> Self {
+        Self { committed: watch::Sender::new(Vec::new()), failures: Mutex::default() }
+    }
+}
+
+impl OffsetsHandle {
+    pub fn fail_times(&self, times: u32) {
+        *self.0.failures.lock().unwrap() = times;
+    }
+
+    pub fn committed(&self) -> Vec<(i32, Offset)> {
+        self.0.committed.borrow().clone()
+    }
+
+    /// The last offset of each partition.
+    pub fn last(&self) -> Vec<(i32, Offset)> {
+        self.committed().into_iter().collect::<BTreeMap<_, _>>().into_iter().collect()
+    }
+
+    pub async fn until_committed(&self, wanted: &[(i32, Offset)]) {
+        let mut committed = self.0.committed.subscribe();
+        let all = committed.wait_for(|committed| wanted.iter().all(|w| committed.contains(w)));
+        tokio::time::timeout(LIMIT, all).await.unwrap_or_else(|_| panic!("not committed: {wanted:?}")).unwrap();
+    }
+}
+
+impl OffsetStore for OffsetsHandle {
+    fn commit<'a>(&'a self, offsets: &'a [(Partition, Offset)]) -> BoxFuture<'a, Result<(), SourceError>> {
+        Box::pin(async move {
+            let mut failures = self.0.failures.lock().unwrap();
+            if *failures > 0 {
+                *failures -= 1;
+                return Err(SourceError::new(SourceFailure::Unreachable, "told to fail"));
+            }
+            self.0.committed.send_modify(|all| all.extend(offsets.iter().map(|(p, offset)| (p.number, *offset))));
+            Ok(())
+        })
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+}
