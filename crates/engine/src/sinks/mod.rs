@@ -1,1 +1,3 @@
 //! Destinations, one folder each.
+
+pub mod clickhouse;

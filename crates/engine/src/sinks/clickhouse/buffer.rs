@@ -79,14 +79,24 @@ pub(crate) enum Buffer {
     UInt32(UInt32Builder),
     UInt64(UInt64Builder),
     /// 128 and 256 bits: little-endian, two's complement.
-    Wide { builder: FixedSizeBinaryBuilder, signed: bool },
+    Wide {
+        builder: FixedSizeBinaryBuilder,
+        bits: u16,
+        signed: bool,
+    },
     Float32(Float32Builder),
     Float64(Float64Builder),
     Decimal128(Decimal128Builder),
     Decimal256(Decimal256Builder),
     String(BinaryBuilder),
-    FixedString { builder: BinaryBuilder, length: usize },
-    Enum { builder: StringBuilder, labels: Vec<String> },
+    FixedString {
+        builder: BinaryBuilder,
+        length: usize,
+    },
+    Enum {
+        builder: StringBuilder,
+        labels: Vec<String>,
+    },
     Ipv4(StringBuilder),
     Ipv6(StringBuilder),
     Date(UInt16Builder),
@@ -115,8 +125,8 @@ impl Buffer {
                 (16, false) => Self::UInt16(UInt16Builder::new()),
                 (32, false) => Self::UInt32(UInt32Builder::new()),
                 (64, false) => Self::UInt64(UInt64Builder::new()),
-                (bits, &signed) => {
-                    Self::Wide { builder: FixedSizeBinaryBuilder::new(i32::from(*bits) / 8), signed }
+                (&bits, &signed) => {
+                    Self::Wide { builder: FixedSizeBinaryBuilder::new(i32::from(bits) / 8), bits, signed }
                 }
             },
             Base::Float32 => Self::Float32(Float32Builder::new()),
@@ -190,19 +200,20 @@ impl Buffer {
             (Self::UInt16(b), Value::Int(value)) => b.append_value(fit(*value, "UInt16")?),
             (Self::UInt32(b), Value::Int(value)) => b.append_value(fit(*value, "UInt32")?),
             (Self::UInt64(b), Value::Int(value)) => b.append_value(fit(*value, "UInt64")?),
-            (Self::Wide { builder, signed }, Value::Int(value)) => wide(builder, &value.to_le_bytes(), *signed)?,
-            (Self::Wide { builder, signed }, Value::BigInt(value)) => {
-                wide(builder, &value.to_signed_bytes_le(), *signed)?;
+            (Self::Wide { builder, bits, signed }, Value::Int(value)) => {
+                wide(builder, &value.to_le_bytes(), *bits, *signed)?;
+            }
+            (Self::Wide { builder, bits, signed }, Value::BigInt(value)) => {
+                wide(builder, &value.to_signed_bytes_le(), *bits, *signed)?;
             }
             #[expect(clippy::cast_possible_truncation, reason = "decoded as a 32-bit float")]
             (Self::Float32(b), Value::Float(value)) => b.append_value(*value as f32),
             (Self::Float64(b), Value::Float(value)) => b.append_value(*value),
             (Self::Decimal128(b), Value::Decimal(value)) => {
-                let bytes = widened(&value.unscaled.to_signed_bytes_le(), true).ok_or(Misfit::Range("Decimal"))?;
-                b.append_value(i128::from_le_bytes(bytes));
+                b.append_value(value.to_i128().ok_or(Misfit::Range("Decimal"))?);
             }
             (Self::Decimal256(b), Value::Decimal(value)) => {
-                let bytes = widened(&value.unscaled.to_signed_bytes_le(), true).ok_or(Misfit::Range("Decimal"))?;
+                let bytes = widened(&value.to_bigint().to_signed_bytes_le(), true).ok_or(Misfit::Range("Decimal"))?;
                 b.append_value(i256::from_le_bytes(bytes));
             }
             (Self::String(b), Value::Text(text)) => b.append_value(text.as_bytes()),
@@ -289,8 +300,8 @@ fn widened<const N: usize>(bytes: &[u8], signed: bool) -> Option<[u8; N]> {
     (!lost && !sign_changed && (signed || !negative)).then_some(out)
 }
 
-fn wide(builder: &mut FixedSizeBinaryBuilder, bytes: &[u8], signed: bool) -> Result<(), Misfit> {
-    let appended = if builder.value_length() == 16 {
+fn wide(builder: &mut FixedSizeBinaryBuilder, bytes: &[u8], bits: u16, signed: bool) -> Result<(), Misfit> {
+    let appended = if bits == 128 {
         widened::<16>(bytes, signed).map(|bytes| builder.append_value(bytes))
     } else {
         widened::<32>(bytes, signed).map(|bytes| builder.append_value(bytes))

@@ -63,7 +63,8 @@ impl Client {
     pub(crate) async fn rows<T: DeserializeOwned>(&self, operation: &str, sql: &str) -> Result<Vec<T>, SinkError> {
         let body = format!("{sql} FORMAT JSONEachRow");
         let answer = self.send(operation, Doing::Statement, &[("wait_end_of_query", "1")], body.into()).await?;
-        let rows: Result<Vec<T>, _> = answer.lines().filter(|line| !line.is_empty()).map(serde_json::from_str).collect();
+        let rows: Result<Vec<T>, _> =
+            answer.lines().filter(|line| !line.is_empty()).map(serde_json::from_str).collect();
         rows.map_err(|e| match exception_in(&answer) {
             Some(error) => error.into_sink_error(operation, Doing::Statement),
             None => unexpected(operation, &format!("an answer that is no list of rows (line {})", e.line())),

@@ -27,7 +27,7 @@ pub(crate) fn type_of(source: &SourceType, optional: bool) -> Option<String> {
         SourceType::Timestamp { digits } => format!("DateTime64({digits}, 'UTC')"),
         SourceType::ZonedTimestamp => "DateTime64(6, 'UTC')".to_owned(),
         SourceType::Year => "Int32".to_owned(),
-        SourceType::MicroDuration => "Int64".to_owned(),
+        SourceType::MicroDuration | SourceType::NanoDuration => "Int64".to_owned(),
         SourceType::Uuid => "UUID".to_owned(),
         // New labels appear at the source; an Enum here would have to be altered first.
         SourceType::Enum { .. } => "LowCardinality(String)".to_owned(),
@@ -39,7 +39,7 @@ pub(crate) fn type_of(source: &SourceType, optional: bool) -> Option<String> {
         | SourceType::IsoText
         | SourceType::Interval
         | SourceType::Json
-        | SourceType::Bits
+        | SourceType::Bits { .. }
         | SourceType::NamedText(_)
         // An array or map that may be NULL has no ClickHouse type: their JSON text does.
         | SourceType::Array(_)
@@ -72,7 +72,7 @@ pub(crate) fn columns(
         let declared = declared.iter().find(|(declared, _)| declared == name).map(|(_, text)| text.clone());
         let text = declared.or_else(|| type_of(&field.source_type, field.optional && !is_key)).ok_or_else(|| {
             refused(format!(
-                "column `{}` has source type {:?}, for which there is no ClickHouse type; declare one under `columns` \
+                "column `{}` has source type {}, for which there is no ClickHouse type; declare one under `columns` \
                  in {}, or exclude the column",
                 field.name,
                 field.source_type,
@@ -122,7 +122,10 @@ pub(crate) fn refuse_clashes<'a>(
             ));
         }
         if names.clone().take(at).any(|other| other == name) {
-            return Err(format!("two columns of the source are written to `{name}`; give one another name in {}", naming.section()));
+            return Err(format!(
+                "two columns of the source are written to `{name}`; give one another name in {}",
+                naming.section()
+            ));
         }
     }
     Ok(())

@@ -91,8 +91,7 @@ impl ColumnWriter {
             }
             Values::Array { .. } | Values::Map { .. } if json == "null" => return Err(Misfit::Null.into()),
             Values::Array { item: writer, ends } => {
-                let items: Vec<&RawValue> =
-                    serde_json::from_str(json).map_err(|_| WriteError::NoContainer("array"))?;
+                let items: Vec<&RawValue> = serde_json::from_str(json).map_err(|_| WriteError::NoContainer("array"))?;
                 for element in &items {
                     writer.append_json(element.get(), item)?;
                 }

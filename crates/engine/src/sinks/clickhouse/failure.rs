@@ -27,7 +27,11 @@ pub(crate) struct ServerError {
 
 /// The server's text says that one block would spread over too many partitions.
 pub(crate) fn is_too_many_partitions(error: &SinkError) -> bool {
-    error.source.as_ref().and_then(|source| source.downcast_ref::<ServerError>()).is_some_and(ServerError::is_partitions)
+    error
+        .source
+        .as_ref()
+        .and_then(|source| source.downcast_ref::<ServerError>())
+        .is_some_and(ServerError::is_partitions)
 }
 
 impl ServerError {
@@ -49,8 +53,8 @@ impl ServerError {
                 FailureKind::Overloaded
             }
             // Time-outs, network, Keeper, replicas, shutdown.
-            159 | 198 | 209 | 210 | 225 | 236 | 254 | 265 | 279 | 285 | 286 | 297 | 319 | 394 | 410 | 415 | 425 | 519
-            | 529 | 571 | 733 | 735 | 999 => FailureKind::Unreachable,
+            159 | 198 | 209 | 210 | 225 | 236 | 254 | 265 | 279 | 285 | 286 | 297 | 319 | 394 | 410 | 415 | 425
+            | 519 | 529 | 571 | 733 | 735 | 999 => FailureKind::Unreachable,
             // A value that the column does not take.
             6 | 26 | 27 | 38 | 41 | 53 | 69 | 70 | 72 | 117 | 131 | 321 | 349 | 376 | 407 | 441 | 467 | 469 | 675
             | 676 | 691
@@ -214,7 +218,8 @@ mod tests {
         let parts = error(252, "Code: 252. DB::Exception: Too many parts (3000 with average size of 1 KiB).");
         assert_eq!(parts.kind(Doing::Insert), FailureKind::Overloaded);
         assert!(!is_too_many_partitions(&parts.into_sink_error("insert", Doing::Insert)));
-        let partitions = error(252, "Code: 252. DB::Exception: Too many partitions for single INSERT block (more than 100).");
+        let partitions =
+            error(252, "Code: 252. DB::Exception: Too many partitions for single INSERT block (more than 100).");
         assert!(is_too_many_partitions(&partitions.into_sink_error("insert", Doing::Insert)));
     }
 
@@ -235,7 +240,11 @@ mod tests {
                  (k < 5). Column values: k = 'secret'. (VIOLATED_CONSTRAINT) (version 26.9.2.1)",
                 "insert: the server refused: code 469: VIOLATED_CONSTRAINT (Constraint `cc`)",
             ),
-            (6, "Code: 6. DB::Exception: Cannot parse secret", "insert: the server refused: code 6: a value was refused"),
+            (
+                6,
+                "Code: 6. DB::Exception: Cannot parse secret",
+                "insert: the server refused: code 6: a value was refused",
+            ),
         ];
         for (code, text, shown) in cases {
             let error = error(code, text).into_sink_error("insert", Doing::Insert);
@@ -246,9 +255,13 @@ mod tests {
 
     #[test]
     fn an_exception_is_found_in_a_body_and_nowhere_else() {
-        let body = "1\n__exception__\r\nabcdefgh\r\nCode: 241. DB::Exception: Memory limit. (MEMORY_LIMIT_EXCEEDED)\r\n77 abc";
+        let body =
+            "1\n__exception__\r\nabcdefgh\r\nCode: 241. DB::Exception: Memory limit. (MEMORY_LIMIT_EXCEEDED)\r\n77 abc";
         let found = exception_in(body).unwrap();
-        assert_eq!((found.code, found.text.as_str()), (241, "Code: 241. DB::Exception: Memory limit. (MEMORY_LIMIT_EXCEEDED)"));
+        assert_eq!(
+            (found.code, found.text.as_str()),
+            (241, "Code: 241. DB::Exception: Memory limit. (MEMORY_LIMIT_EXCEEDED)")
+        );
         assert_eq!(exception_in("Code: red, Code: 7, all fine"), None);
     }
 }

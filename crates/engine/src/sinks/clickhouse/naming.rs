@@ -17,6 +17,11 @@ impl<'a> Naming<'a> {
         Self { source, target, rule: target.rule(source) }
     }
 
+    /// The source table.
+    pub(crate) fn source(&self) -> &'a TableName {
+        self.source
+    }
+
     /// The target table's name.
     pub(crate) fn table(&self) -> &'a str {
         self.rule.and_then(|rule| rule.name.as_deref()).unwrap_or(&self.source.name)

@@ -80,9 +80,7 @@ pub(crate) fn clause<'a>(text: &'a str, keyword: &str, ends: &[&str]) -> Option<
 fn word(text: &str, from: usize, word: &str) -> Option<usize> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     outside_quotes(text).filter(|&(at, _, depth)| at >= from && depth == 0).map(|(at, _, _)| at).find(|&at| {
-        text[at..].starts_with(word)
-            && !text[..at].ends_with(is_part)
-            && !text[at + word.len()..].starts_with(is_part)
+        text[at..].starts_with(word) && !text[..at].ends_with(is_part) && !text[at + word.len()..].starts_with(is_part)
     })
 }
 
@@ -122,7 +120,8 @@ mod tests {
 
     #[test]
     fn clauses_end_where_the_next_begins() {
-        let text = "R(v) PARTITION BY `TTL x` ORDER BY (k, 'SETTINGS') TTL d + f(1) WHERE x = 0 SETTINGS a = 1 COMMENT 'TTL'";
+        let text =
+            "R(v) PARTITION BY `TTL x` ORDER BY (k, 'SETTINGS') TTL d + f(1) WHERE x = 0 SETTINGS a = 1 COMMENT 'TTL'";
         let ends = ["TTL", "SETTINGS", "COMMENT"];
         assert_eq!(clause(text, "TTL", &ends[1..]), Some("d + f(1) WHERE x = 0"));
         assert_eq!(clause(text, "SETTINGS", &ends), Some("a = 1"));

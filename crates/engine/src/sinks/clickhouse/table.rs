@@ -171,6 +171,9 @@ mod tests {
         assert_eq!(engine.setting("clean_deleted_rows"), Some("Always"));
         assert_eq!(engine.setting("index_granularity"), Some("8192"));
         assert!(!Engine::parse("MergeTree", "MergeTree ORDER BY k").is_replacing());
-        assert_eq!(Engine::parse("ReplacingMergeTree", "ReplacingMergeTree ORDER BY (k)").arguments, Vec::<String>::new());
+        assert_eq!(
+            Engine::parse("ReplacingMergeTree", "ReplacingMergeTree ORDER BY (k)").arguments,
+            Vec::<String>::new()
+        );
     }
 }

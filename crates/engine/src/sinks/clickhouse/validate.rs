@@ -6,10 +6,10 @@
 use settle_core::schema::RowSchema;
 
 use super::column_type::Base;
+use super::column_type::ColumnType;
 use super::ddl::{add_columns, modify_column};
 use super::definition::is_meta;
 use super::finding::Finding;
-use super::column_type::ColumnType;
 use super::names::{identifier, identifiers};
 use super::naming::Naming;
 use super::table::Table;
@@ -45,7 +45,8 @@ fn engine_columns(table: &Table, key: &[&str], naming: &Naming<'_>, findings: &m
             return findings.push(Finding::error(what, migration(table, key, naming)));
         }
         _ => {
-            let what = format!("{name} has no delete marker in its engine: a late older row could resurrect a deleted one");
+            let what =
+                format!("{name} has no delete marker in its engine: a late older row could resurrect a deleted one");
             return findings.push(Finding::error(what, migration(table, key, naming)));
         }
     };
@@ -170,7 +171,8 @@ fn partition_key(table: &Table, key: &[&str], findings: &mut Vec<Finding>) {
             column.name,
             identifiers(key.iter().copied())
         );
-        findings.push(Finding::error(what, "recreate the table with a partition expression of key columns, or with none"));
+        findings
+            .push(Finding::error(what, "recreate the table with a partition expression of key columns, or with none"));
     }
 }
 
@@ -179,7 +181,10 @@ fn key_columns(table: &Table, key: &[&str], findings: &mut Vec<Finding>) {
         match table.column(name) {
             None => findings.push(Finding::error(
                 format!("{} has no column `{name}`, which is in the key of the topic", table.name),
-                format!("add it and put it into ORDER BY: recreate the table with ORDER BY ({})", identifiers(key.iter().copied())),
+                format!(
+                    "add it and put it into ORDER BY: recreate the table with ORDER BY ({})",
+                    identifiers(key.iter().copied())
+                ),
             )),
             Some(column) if !column.is_written => findings.push(Finding::error(
                 format!("the key column `{name}` of {} is computed by the server, so it cannot be written", table.name),
@@ -190,7 +195,10 @@ fn key_columns(table: &Table, key: &[&str], findings: &mut Vec<Finding>) {
                 "recreate the table with the column not Nullable",
             )),
             Some(column) if column.column_type.kind().is_none() => findings.push(Finding::error(
-                format!("the key column `{name}` of {} is {}, which no key can be written to exactly", table.name, column.column_type),
+                format!(
+                    "the key column `{name}` of {} is {}, which no key can be written to exactly",
+                    table.name, column.column_type
+                ),
                 "recreate the table with a plain type for it",
             )),
             Some(_) => {}
@@ -246,7 +254,9 @@ fn delete_markers(table: &Table, naming: &Naming<'_>, findings: &mut Vec<Finding
     if on(by_hand) {
         findings.push(Finding::warning(
             format!("{name} allows OPTIMIZE … FINAL CLEANUP, which {why}"),
-            format!("never run it while records may be delivered again, or run ALTER TABLE {name} RESET SETTING {by_hand}"),
+            format!(
+                "never run it while records may be delivered again, or run ALTER TABLE {name} RESET SETTING {by_hand}"
+            ),
         ));
     }
     let kept = identifier(&naming.meta().is_deleted);
@@ -257,9 +267,8 @@ fn delete_markers(table: &Table, naming: &Naming<'_>, findings: &mut Vec<Finding
             continue;
         }
         let condition = element.rsplit_once(" WHERE ").map(|(_, condition)| condition.trim());
-        let keeps_markers = condition.is_some_and(|condition| {
-            [bare, kept.as_str()].iter().any(|column| condition == format!("{column} = 0"))
-        });
+        let keeps_markers = condition
+            .is_some_and(|condition| [bare, kept.as_str()].iter().any(|column| condition == format!("{column} = 0")));
         if !keeps_markers {
             findings.push(Finding::error(
                 format!("the TTL {element} of {name} {why}"),
@@ -286,10 +295,7 @@ pub(crate) fn schema(table: &Table, key: &[&str], schema: &RowSchema, naming: &N
                 continue;
             }
             findings.push(Finding::error(
-                format!(
-                    "column `{name}` of {} is {}, the source allows NULL in it",
-                    table.name, column.column_type
-                ),
+                format!("column `{name}` of {} is {}, the source allows NULL in it", table.name, column.column_type),
                 format!("run {}", modify_column(&table.name, name, &text)),
             ));
         }
