@@ -59,7 +59,7 @@ async fn run(config: Config, args: &RunArgs) -> Exit {
     tracing::info!(group = %config.source.group, sink = config.sink.kind(), to = %config.sink.address(), "started");
     let (show, watch) = progress::channel();
     let shown = tokio::spawn(bar::show(watch));
-    let Ended { report, error } = run::run(source, sink, options, show, shutdown).await;
+    let Ended { report, error } = run::run(source, sink, config.target, options, show, shutdown).await;
     shown.abort();
     report::print(&report, guarantee, args.report);
     match error {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::change::{Change, Event, TableName};
-use crate::columns::{Column, is_unavailable};
+use crate::columns::is_unavailable;
 use crate::invariant::{self, ONE_SURVIVOR_PER_KEY, SPANS_IN_ORDER, TALLY_BALANCES};
 use crate::key::Key;
 use crate::position::{Offset, Partition, Span};
@@ -42,7 +42,6 @@ pub struct Fold {
     batch: Batch,
     /// The survivor of each table and key.
     latest: HashMap<(Arc<TableName>, Key), Survivor>,
-    has_deletes: bool,
     opened_at_ms: Option<u64>,
 }
 
@@ -58,18 +57,13 @@ struct Survivor {
 impl Fold {
     /// An empty batch that is cut at `limits`.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, batch: Batch::default(), latest: HashMap::new(), has_deletes: false, opened_at_ms: None }
+        Self { limits, batch: Batch::default(), latest: HashMap::new(), opened_at_ms: None }
     }
 
-    /// True if `event` must not join what is gathered: its table's Connect schema is another (or
-    /// one has a schema and the other none), or it has unsent values and follows a delete of its
-    /// key, which the destination has to apply first lest it keeps the deleted row's values.
+    /// True if `event` must not join what is gathered: its table's Connect schema is another, or
+    /// one has a schema and the other none.
     pub fn must_cut_before(&self, event: &Event) -> bool {
         let Event::Change(change) = event else { return false };
-        self.has_other_schema(change) || self.stands_on_a_delete(change)
-    }
-
-    fn has_other_schema(&self, change: &Change) -> bool {
         let Some(&first) = self.batch.tables.get(&change.table).and_then(|rows| rows.first()) else {
             return false;
         };
@@ -79,16 +73,6 @@ impl Fold {
             (None, None) => false,
             _ => true,
         }
-    }
-
-    fn stands_on_a_delete(&self, change: &Change) -> bool {
-        self.has_deletes
-            && self
-                .latest
-                .get(&(change.table.clone(), change.key.clone()))
-                .map(|survivor| &self.batch.changes[survivor.change])
-                .is_some_and(|before| before.is_delete() && before.version < change.version)
-            && change.columns().iter().any(Column::is_unavailable)
     }
 
     /// Takes the event read at `offset`, which is the next of its partition.
@@ -149,7 +133,6 @@ impl Fold {
         invariant::check(&TALLY_BALANCES, tally.read == tally.placed() + rows as u64);
         drop_fills_across_truncates(&mut batch);
         self.latest.clear();
-        self.has_deletes = false;
         self.opened_at_ms = None;
         batch
     }
@@ -187,6 +170,8 @@ impl Fold {
                     }
                     Ordering::Greater => {
                         let Survivor { change: before, row } = *known.get();
+                        // A delete ends the row: what follows it is another, which has nothing of
+                        // the old one.
                         let fill = (!survivor.is_delete()).then_some(before);
                         if let Some(rows) = self.batch.tables.get_mut(&change.table) {
                             rows[row] = index;
@@ -199,7 +184,6 @@ impl Fold {
                 fill
             }
         };
-        self.has_deletes |= change.is_delete();
         self.batch.bytes += change.record.size();
         self.batch.changes.push(change);
         self.batch.fills.push(fill);

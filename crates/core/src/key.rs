@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::de::Deserializer;
+use serde::de::{Deserializer, IgnoredAny};
 
-use crate::columns::{ObjectVisitor, is_unavailable};
+use crate::columns::{Column, ObjectVisitor, is_unavailable};
 
 /// A primary key: the fields of the message key, in its order.
 ///
@@ -39,13 +39,13 @@ pub enum KeyError {
 
 impl Key {
     /// Reads the payload of a message key: a JSON object with at least one field, none null.
-    /// `known` is the key read before: its names are shared when they are the same.
+    /// `known` is the key read before: its names, and their order, are kept when they are the same.
     pub fn parse(json: &str, known: Option<&Key>) -> Result<Self, KeyError> {
         let mut deserializer = serde_json::Deserializer::from_str(json);
         let fields = deserializer
             .deserialize_map(ObjectVisitor)
             .and_then(|fields| deserializer.end().map(|()| fields))
-            .map_err(|e| KeyError::NotAnObject(e.to_string()))?;
+            .map_err(|_| KeyError::NotAnObject(format!("found {}", form(json))))?;
         if fields.is_empty() {
             return Err(KeyError::NoFields);
         }
@@ -59,9 +59,16 @@ impl Key {
             }
             values.push(canonical(field.json));
         }
-        let names = match known {
-            Some(known) if known.names.iter().map(|n| &**n).eq(fields.iter().map(|f| &*f.name)) => known.names.clone(),
-            _ => fields.iter().map(|f| Box::from(&*f.name)).collect(),
+        let names = match known.map(|known| &known.names) {
+            Some(known) if known.iter().map(|n| &**n).eq(fields.iter().map(|f| &*f.name)) => known.clone(),
+            Some(known) => match in_order_of(known, &fields) {
+                Some(order) => {
+                    values = order.iter().map(|&i| std::mem::take(&mut values[i])).collect();
+                    known.clone()
+                }
+                None => names_of(&fields),
+            },
+            None => names_of(&fields),
         };
         Ok(Self { values: values.into(), names })
     }
@@ -79,6 +86,33 @@ impl Key {
     /// The value of a field as JSON text.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.fields().find(|(n, _)| *n == name).map(|(_, v)| v)
+    }
+}
+
+fn names_of(fields: &[Column<'_>]) -> Arc<[Box<str>]> {
+    fields.iter().map(|f| Box::from(&*f.name)).collect()
+}
+
+/// Where each of the known names stands in `fields`, if they are the same names: the order of the
+/// members means nothing.
+fn in_order_of(known: &[Box<str>], fields: &[Column<'_>]) -> Option<Vec<usize>> {
+    if known.len() != fields.len() {
+        return None;
+    }
+    known.iter().map(|name| fields.iter().position(|f| *f.name == **name)).collect()
+}
+
+/// What stands where an object should, without its content.
+fn form(json: &str) -> &'static str {
+    if serde_json::from_str::<IgnoredAny>(json).is_err() {
+        return "no JSON";
+    }
+    match json.trim_start().as_bytes().first() {
+        Some(b'"') => "a string",
+        Some(b'[') => "an array",
+        Some(b't' | b'f') => "true or false",
+        Some(b'n') => "null",
+        _ => "a number",
     }
 }
 
@@ -128,6 +162,29 @@ mod tests {
         let a = Key::parse(r#"{"a":"x|y","b":"z"}"#, None).unwrap();
         let b = Key::parse(r#"{"a":"x","b":"y|z"}"#, None).unwrap();
         assert_ne!(a, b);
+    }
+
+    #[test]
+    fn the_order_of_the_members_means_nothing() {
+        let a = Key::parse(r#"{"a":"1","b":"2","c":"3"}"#, None).unwrap();
+        let b = Key::parse(r#"{"c":"3","a":"1","b":"2"}"#, Some(&a)).unwrap();
+        assert_eq!(a, b);
+        for other in [r#"{"c":"1","a":"3","b":"2"}"#, r#"{"a":"1","b":"2"}"#, r#"{"a":"1","b":"2","d":"3"}"#] {
+            assert_ne!(a, Key::parse(other, Some(&a)).unwrap());
+        }
+    }
+
+    #[test]
+    fn refusals_say_the_form_and_not_the_value() {
+        let refused = |json| Key::parse(json, None).unwrap_err().to_string();
+        assert_eq!(
+            refused(r#""4111 1111""#),
+            "the message key is not a JSON object (found a string); use the JSON converter with a struct key"
+        );
+        assert_eq!(
+            refused("41111111"),
+            "the message key is not a JSON object (found a number); use the JSON converter with a struct key"
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::change::{Change, Control, Event, Lineage, TableName, Truncate};
+use crate::change::{Change, Control, Event, Lineage, Op, TableName, Truncate};
 use crate::debezium::connect::SchemaCache;
 use crate::debezium::envelope;
 use crate::debezium::source::SourceBlock;
@@ -94,18 +94,30 @@ impl Lane {
         if offset < self.next {
             return Err(refused(Reason::OffsetWentBack { last: self.next - 1, found: offset }));
         }
-        let resumed_here = !self.started && offset == self.next && offset > 0;
+        // What came before the first record was read by another run, or is not in the log any more.
+        let has_unread_past = !self.started && offset > 0;
         self.started = true;
-        self.next = offset + 1;
-        self.read(record, resumed_here).map_err(refused)
+        self.next = offset.saturating_add(1);
+        self.read(record, has_unread_past).map_err(refused)
     }
 
-    fn read(&mut self, record: Record, resumed_here: bool) -> Result<Fed, Reason> {
-        let shape = recognise(&record)?;
+    fn read(&mut self, record: Record, has_unread_past: bool) -> Result<Fed, Reason> {
+        let shape = match recognise(&record) {
+            Ok(shape) => shape,
+            Err(reason) => {
+                self.remember_possible_delete(&record);
+                return Err(reason);
+            }
+        };
         match shape {
-            Shape::Control(control) => Ok(Fed { event: Event::Control(control), floor: None }),
+            Shape::Control(control) => {
+                if control == Control::Signal {
+                    self.remember_possible_delete(&record);
+                }
+                Ok(Fed { event: Event::Control(control), floor: None })
+            }
             Shape::NoValue => {
-                let control = self.tombstone(&record, resumed_here)?;
+                let control = self.tombstone(&record, has_unread_past)?;
                 Ok(Fed { event: Event::Control(control), floor: None })
             }
             Shape::Truncate { source } => {
@@ -115,17 +127,17 @@ impl Lane {
                 Ok(Fed { event, floor })
             }
             Shape::Row { op, after, source, schema } => {
+                let key = self.key(record.key.as_deref())?;
+                if op == Op::Delete {
+                    self.remember_delete(&key);
+                }
                 let schema = schema.map(|text| self.schemas.row_of_envelope(text)).transpose()?;
                 let after = range_in(after, record.payload.as_deref().unwrap_or_default());
-                let key = self.key(record.key.as_deref())?;
-                let old_key = record.header("__debezium.oldkey").and_then(key_in_header);
-                let snapshot = op == crate::change::Op::Read;
+                let old_key = record.header("__debezium.oldkey").and_then(|bytes| key_in_header(bytes, &key));
+                let snapshot = op == Op::Read;
                 let (table, lineage) = (self.table(&source), self.lineage(&source));
                 let (version, floor) = self.versioner.version(&source, &lineage, snapshot, 0, record.offset)?;
                 let may_tie = snapshot && !source.full_snapshot_form;
-                if op == crate::change::Op::Delete {
-                    self.remember_delete(&key);
-                }
                 let event = Event::Change(Box::new(Change {
                     record,
                     table,
@@ -145,24 +157,35 @@ impl Lane {
     }
 
     fn key(&mut self, bytes: Option<&[u8]>) -> Result<Key, Reason> {
-        let bytes = bytes.filter(|b| *b != b"null").ok_or(KeyError::Missing)?;
-        let text = std::str::from_utf8(bytes).map_err(|e| KeyError::NotAnObject(e.to_string()))?;
-        let key = Key::parse(envelope::unwrap(text), self.key.as_ref())?;
+        let bytes = bytes.ok_or(KeyError::Missing)?;
+        let text = std::str::from_utf8(bytes).map_err(|_| KeyError::NotAnObject("found no JSON".to_owned()))?;
+        let text = envelope::unwrap(text);
+        if text == "null" {
+            return Err(KeyError::Missing.into());
+        }
+        let key = Key::parse(text, self.key.as_ref())?;
         self.key = Some(key.clone());
         Ok(key)
     }
 
     /// A record without a value: control where its delete came before it.
-    fn tombstone(&mut self, record: &Record, resumed_here: bool) -> Result<Control, Reason> {
+    fn tombstone(&mut self, record: &Record, has_unread_past: bool) -> Result<Control, Reason> {
         if record.key.is_none() {
             return Ok(Control::Empty);
         }
         let key = self.key(record.key.as_deref())?;
-        // A run that resumes exactly here read the delete in the run before.
-        let follows = resumed_here || self.deleted.iter().any(|deleted| *deleted == key);
+        let follows = has_unread_past || self.deleted.iter().rev().any(|deleted| *deleted == key);
         match self.lone_tombstones {
             LoneTombstones::Refuse if !follows => Err(Reason::LoneTombstone),
             _ => Ok(Control::Tombstone),
+        }
+    }
+
+    /// A record that was refused, or concerned no row, may have been a delete: its tombstone says
+    /// nothing new then.
+    fn remember_possible_delete(&mut self, record: &Record) {
+        if let Ok(key) = self.key(record.key.as_deref()) {
+            self.remember_delete(&key);
         }
     }
 
@@ -201,9 +224,9 @@ impl Lane {
 }
 
 /// A key in a header. It only helps to find a stored value, so one that is not readable is none.
-fn key_in_header(bytes: &[u8]) -> Option<Key> {
+fn key_in_header(bytes: &[u8], known: &Key) -> Option<Key> {
     let text = std::str::from_utf8(bytes).ok()?;
-    Key::parse(envelope::unwrap(text), None).ok()
+    Key::parse(envelope::unwrap(text), Some(known)).ok()
 }
 
 /// Where `part`, a slice of `whole`, lies in it.
@@ -212,3 +235,6 @@ fn range_in(part: Option<&str>, whole: &[u8]) -> std::ops::Range<usize> {
     let start = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
     start..start + part.len()
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::change::{Control, Op};
 use crate::columns::Columns;
@@ -39,48 +40,59 @@ pub(crate) fn recognise(record: &Record) -> Result<Shape<'_>, Reason> {
     if payload.is_empty() {
         return Err(Reason::EmptyValue);
     }
-    if payload.iter().find(|b| !b.is_ascii_whitespace()).is_some_and(|b| matches!(b, b'[' | b'"')) {
-        return Err(Reason::UnknownShape("no object".to_owned()));
+    let text = std::str::from_utf8(payload).map_err(|_| not_utf8(payload))?;
+    let envelope = read(text)?;
+    if envelope.op.is_some() {
+        return shape(envelope, None, text);
     }
-    let envelope: Envelope<'_> = serde_json::from_slice(payload).map_err(|e| not_json(payload, &e))?;
-    if envelope.op.is_none()
-        && let (Some(schema), Some(payload)) = (envelope.schema, envelope.payload)
-        && envelope::is_connect_schema(schema.get())
-    {
-        if payload.get() == "null" {
-            return Ok(Shape::NoValue);
+    match (envelope.schema.map(RawValue::get), envelope.payload.map(RawValue::get)) {
+        (Some(schema), Some(payload)) if envelope::is_connect_schema(schema) => {
+            shape(read(payload)?, Some(schema), payload)
         }
-        let inner: Envelope<'_> =
-            serde_json::from_str(payload.get()).map_err(|e| not_json(payload.get().as_bytes(), &e))?;
-        return shape(inner, Some(schema.get()), payload.get());
+        (schema, None) if schema.is_none_or(envelope::is_connect_schema) && is_empty_wrapper(text) => {
+            Ok(Shape::NoValue)
+        }
+        _ => shape(envelope, None, text),
     }
-    let text = std::str::from_utf8(payload).map_err(|e| Reason::NotJson(e.to_string()))?;
-    shape(envelope, None, text)
+}
+
+/// Splits an object into the parts of an envelope. Anything else is refused first: a list would be
+/// read as the fields in their order.
+fn read(text: &str) -> Result<Envelope<'_>, Reason> {
+    match text.bytes().find(|b| !b.is_ascii_whitespace()) {
+        Some(b'[') => return Err(Reason::UnknownShape("an array".to_owned())),
+        Some(b'"') => return Err(Reason::UnknownShape("a string".to_owned())),
+        _ => {}
+    }
+    serde_json::from_str(text).map_err(|e| not_json(text, &e))
 }
 
 fn shape<'a>(envelope: Envelope<'a>, schema: Option<&'a str>, text: &str) -> Result<Shape<'a>, Reason> {
+    let unknown = || Reason::UnknownShape(first_fields(text));
     let Some(op) = envelope.op.as_deref() else {
-        return control_without_op(&envelope, text)
-            .map(Shape::Control)
-            .ok_or_else(|| Reason::UnknownShape(first_fields(text)));
+        return control_without_op(&envelope, text).map(Shape::Control).ok_or_else(unknown);
     };
     let (op, letter) = match op {
         "c" => (Op::Create, "c"),
         "u" => (Op::Update, "u"),
         "d" => (Op::Delete, "d"),
         "r" => (Op::Read, "r"),
-        "m" => return Ok(Shape::Control(Control::Message)),
+        "m" => {
+            // A flattened row may well have a column `op`.
+            let told = envelope.source.is_some() && Columns::of(text).get("message", 0).is_some();
+            return told.then_some(Shape::Control(Control::Message)).ok_or_else(unknown);
+        }
         "t" => {
             let raw = envelope.source.as_ref().ok_or(SourceError::Missing)?;
             return Ok(Shape::Truncate { source: SourceBlock::check(raw)? });
         }
-        other => return Err(Reason::UnknownOp(other.to_owned())),
+        other => return Err(Reason::UnknownOp(shown(other))),
     };
     let raw = envelope.source.as_ref().ok_or(SourceError::Missing)?;
     let source = SourceBlock::check(raw)?;
     let row = if op == Op::Delete { envelope.before } else { envelope.after };
     let row = row.map(|raw| raw.get());
-    if is_signal(&source.table, row) {
+    if is_signal(&source.table, op, row) {
         return Ok(Shape::Control(Control::Signal));
     }
     let after = match op {
@@ -90,24 +102,35 @@ fn shape<'a>(envelope: Envelope<'a>, schema: Option<&'a str>, text: &str) -> Res
     Ok(Shape::Row { op, after, source, schema })
 }
 
-/// Debezium's own records that have no `op`, by their fields.
+/// Debezium's own records that have no `op`, each by all of its fields: a row of the user's table
+/// that only resembles one must not be skipped.
 fn control_without_op(envelope: &Envelope<'_>, text: &str) -> Option<Control> {
-    if envelope.source.is_some() && (envelope.ddl.is_some() || envelope.table_changes.is_some()) {
-        return Some(Control::SchemaChange);
+    const TIMES: [&str; 3] = ["ts_ms", "ts_us", "ts_ns"];
+    const TRANSACTION: [&str; 4] = ["status", "id", "event_count", "data_collections"];
+    let columns = Columns::of(text);
+    let has = |name: &str| columns.get(name, 0).is_some();
+    if envelope.source.is_some() {
+        let changes = envelope.ddl.is_some() || envelope.table_changes.is_some();
+        return (changes && has("databaseName")).then_some(Control::SchemaChange);
     }
-    if envelope.source.is_some() || envelope.before.is_some() || envelope.after.is_some() {
-        return None;
+    let only = |names: &[&str]| columns.iter().all(|c| TIMES.contains(&&*c.name) || names.contains(&&*c.name));
+    if TRANSACTION.iter().all(|name| has(name)) && only(&TRANSACTION) {
+        let status = envelope.status.and_then(|raw| serde_json::from_str::<Cow<'_, str>>(raw.get()).ok());
+        return matches!(status.as_deref(), Some("BEGIN" | "END")).then_some(Control::Transaction);
     }
-    let status = envelope.status.and_then(|raw| serde_json::from_str::<Cow<'_, str>>(raw.get()).ok());
-    if matches!(status.as_deref(), Some("BEGIN" | "END")) {
-        return Some(Control::Transaction);
-    }
-    let alone = || Columns::of(text).iter().all(|c| matches!(&*c.name, "ts_ms" | "ts_us" | "ts_ns"));
-    (envelope.ts_ms.is_some() && alone()).then_some(Control::Heartbeat)
+    (envelope.ts_ms.is_some() && only(&[])).then_some(Control::Heartbeat)
+}
+
+/// True for a Connect wrapper, and nothing but one, around null.
+fn is_empty_wrapper(text: &str) -> bool {
+    let columns = Columns::of(text);
+    columns.len() == 2
+        && columns.get("schema", 0).is_some()
+        && columns.get("payload", 1).is_some_and(|column| column.json == "null")
 }
 
 /// A row of the signal table: its three columns, a known signal, and a name that says so.
-fn is_signal(table: &str, row: Option<&str>) -> bool {
+fn is_signal(table: &str, op: Op, row: Option<&str>) -> bool {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Signal<'a> {
@@ -118,47 +141,64 @@ fn is_signal(table: &str, row: Option<&str>) -> bool {
         #[serde(borrow, rename = "data")]
         _data: Option<Cow<'a, str>>,
     }
-    if !table.to_ascii_lowercase().contains("signal") {
+    if !contains_ignoring_case(table, "signal") {
         return false;
     }
     let signal: Option<Signal<'_>> = row.and_then(|json| serde_json::from_str(json).ok());
-    // A delete's `before` may hold nothing but the key: the type is empty then.
-    signal.is_some_and(|s| {
-        matches!(
-            s.kind.as_deref().unwrap_or_default(),
-            "" | "execute-snapshot"
-                | "stop-snapshot"
-                | "pause-snapshot"
-                | "resume-snapshot"
-                | "snapshot-window-open"
-                | "snapshot-window-close"
-                | "schema-changes"
-                | "log"
-        )
+    signal.is_some_and(|s| match s.kind.as_deref().unwrap_or_default() {
+        // What a delete's `before` holds where the table's replica identity is its key.
+        "" => op == Op::Delete,
+        "execute-snapshot"
+        | "stop-snapshot"
+        | "pause-snapshot"
+        | "resume-snapshot"
+        | "snapshot-window-open"
+        | "snapshot-window-close"
+        | "schema-changes"
+        | "log" => true,
+        _ => false,
     })
 }
 
-fn not_json(payload: &[u8], error: &serde_json::Error) -> Reason {
+fn contains_ignoring_case(text: &str, part: &str) -> bool {
+    text.as_bytes().windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()))
+}
+
+fn not_utf8(payload: &[u8]) -> Reason {
     let hint = match payload {
-        [0, _, _, _, _, ..] => "starts with byte 0, as Confluent-framed Avro does",
+        [0, _, _, _, _, ..] => AVRO,
+        _ => "is not UTF-8",
+    };
+    Reason::NotJson(hint.to_owned())
+}
+
+const AVRO: &str = "starts with byte 0, as Confluent-framed Avro does";
+
+fn not_json(text: &str, error: &serde_json::Error) -> Reason {
+    let hint = match text.as_bytes() {
+        [0, _, _, _, _, ..] => AVRO,
         [0xEF, 0xBB, 0xBF, ..] => "starts with a byte order mark",
         _ if error.is_eof() => "ends too early",
-        _ if std::str::from_utf8(payload).is_err() => "is not UTF-8",
-        _ if error.is_data() => return Reason::UnknownShape(shape_of(payload, error)),
+        _ if error.is_data() => return Reason::UnknownShape(shape_of(text, error)),
         _ => return Reason::NotJson(format!("at line {} column {}", error.line(), error.column())),
     };
     Reason::NotJson(hint.to_owned())
 }
 
 /// What stands where an envelope should, without its content.
-fn shape_of(payload: &[u8], error: &serde_json::Error) -> String {
-    match payload.iter().find(|b| !b.is_ascii_whitespace()) {
-        Some(b'{') => {
-            format!("an object whose field at line {} column {} is of another type", error.line(), error.column())
-        }
-        Some(b'[') => "an array".to_owned(),
-        Some(b'"') => "a string".to_owned(),
-        _ => "a scalar".to_owned(),
+fn shape_of(text: &str, error: &serde_json::Error) -> String {
+    if text.trim_start().starts_with('{') {
+        format!("an object whose field at line {} column {} is of another type", error.line(), error.column())
+    } else {
+        "a scalar".to_owned()
+    }
+}
+
+/// An operation as it may stand in a message: one that is longer than a letter may be a row's.
+fn shown(op: &str) -> String {
+    match op.chars().count() {
+        0..=2 => op.to_owned(),
+        many => format!("({many} characters)"),
     }
 }
 
@@ -171,3 +211,6 @@ fn first_fields(json: &str) -> String {
         names => format!("the fields {}", names.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests;

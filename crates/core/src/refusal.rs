@@ -101,3 +101,41 @@ pub struct Refusal {
     /// Why.
     pub reason: Reason,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::position::Partition;
+
+    #[test]
+    fn what_one_record_does_wrong_is_poison_and_what_the_topic_breaks_is_contract() {
+        let text = String::new;
+        let place = Place { partition: Partition::new("t", 0), offset: 4 };
+        for poison in [
+            Reason::NotJson(text()),
+            Reason::EmptyValue,
+            Reason::UnknownShape(text()),
+            Reason::UnknownOp(text()),
+            Reason::NoRow("c"),
+            Reason::Key(KeyError::NotAnObject(text())),
+            Reason::Key(KeyError::Null(text())),
+            Reason::Key(KeyError::Unavailable(text())),
+            Reason::Source(SourceError::Missing),
+            Reason::Source(SourceError::Field { field: "lsn", problem: text() }),
+            Reason::Version(VersionError::DoesNotFit { commit: 0, record: 0 }),
+            Reason::Schema(SchemaError(text())),
+        ] {
+            assert_eq!(poison.class(), Class::Poison, "{poison:?}");
+        }
+        for contract in [
+            Reason::LoneTombstone,
+            Reason::Key(KeyError::Missing),
+            Reason::Key(KeyError::NoFields),
+            Reason::Source(SourceError::Connector(text())),
+            Reason::OffsetWentBack { last: 5, found: 4 },
+            Reason::EqualVersionOtherContent { other: place },
+        ] {
+            assert_eq!(contract.class(), Class::Contract, "{contract:?}");
+        }
+    }
+}

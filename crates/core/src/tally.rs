@@ -43,3 +43,23 @@ impl Tally {
         self.read == self.placed()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_counted_where_it_ended_and_only_there() {
+        let batch = Tally { read: 10, superseded: 2, control: 1, truncates: 1, dead_lettered: 1, ..Tally::default() };
+        assert!(!batch.balances(), "rows that are not durable yet have no place");
+        let mut run = Tally::default();
+        assert!(run.balances());
+        run.add(&batch);
+        run.add(&Tally { applied: 3, stale: 2, ..Tally::default() });
+        assert!(run.balances());
+        run.add(&batch);
+        assert_eq!((run.read, run.placed()), (20, 15));
+        run.add(&Tally { applied: 6, ..Tally::default() });
+        assert!(!run.balances(), "a record in two places");
+    }
+}

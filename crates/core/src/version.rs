@@ -24,6 +24,9 @@ pub const SCHEME: &str = "commit-position/1";
 const COMMIT_BITS: u32 = 56;
 const RECORD_BITS: u32 = 62;
 const EPOCH_BITS: u32 = 7;
+/// A binlog's commit position is the file's number and the position in it.
+const FILE_BITS: u32 = 24;
+const POS_BITS: u32 = 32;
 
 /// Orders the changes of one key. Greater wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -110,6 +113,14 @@ pub enum VersionError {
         /// Record position.
         record: u64,
     },
+    /// A binlog position is too large for its bits.
+    #[error("the binlog position (file {file}, position {pos}) does not fit the version: 24 and 32 bits")]
+    BinlogDoesNotFit {
+        /// Number in the file's name.
+        file: u64,
+        /// Position in the file.
+        pos: u64,
+    },
 }
 
 /// A full snapshot set a floor: everything of its lineage that was streamed after it in this
@@ -152,30 +163,28 @@ impl Versioner {
         epoch: u8,
         offset: Offset,
     ) -> Result<(Version, Option<Floor>), VersionError> {
-        let mut raised = None;
+        let mut floor = None;
         let (commit, record) = match source.position {
             Position::Postgres { last_commit, lsn, sequence_lsn } => {
                 let record = lsn.unwrap_or(sequence_lsn);
                 let commit = match (snapshot, last_commit) {
                     (true, Some(last_commit)) => last_commit,
-                    (true, None) => {
-                        raised = self.raise(lineage, sequence_lsn, offset);
-                        sequence_lsn
-                    }
+                    (true, None) => *floor.insert(sequence_lsn),
                     (false, _) => last_commit.unwrap_or(record).max(self.floor(lineage)),
                 };
                 (commit, record)
             }
             Position::Binlog { file, pos, row } => {
-                let does_not_fit = VersionError::DoesNotFit { commit: file, record: pos };
-                if file >> 24 != 0 || pos >> 32 != 0 {
-                    return Err(does_not_fit);
+                if file >> FILE_BITS != 0 || pos >> POS_BITS != 0 {
+                    return Err(VersionError::BinlogDoesNotFit { file, pos });
                 }
-                (file << 32 | pos, row)
+                (file << POS_BITS | pos, row)
             }
         };
         let version =
             Version::pack(epoch, commit, !snapshot, record).ok_or(VersionError::DoesNotFit { commit, record })?;
+        // Only now: a position that is refused must not lift what comes behind it.
+        let raised = floor.and_then(|commit| self.raise(lineage, commit, offset));
         Ok((version, raised))
     }
 
@@ -191,3 +200,6 @@ impl Versioner {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,10 @@
 
 pub mod capture;
 pub mod config;
+pub mod finding;
+pub mod kafka;
 pub mod run;
+pub mod sampling;
 pub mod shutdown;
 pub mod sinks;
 pub mod source;

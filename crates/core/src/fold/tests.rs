@@ -184,15 +184,16 @@ fn an_unsent_value_is_never_filled_from_a_lower_version_that_came_later() {
 fn an_unsent_value_is_not_filled_across_a_delete() {
     // A key change into a key that was deleted before comes without its unsent values. Nothing of
     // the deleted row is its own.
-    let mut fold = Fold::new(Limits::default());
-    push(&mut fold, with_body("c", 10, r#""old""#).at(0, 0)).unwrap();
-    push(&mut fold, streamed("d", 20).at(0, 1)).unwrap();
-    let full = event(with_body("c", 25, r#""new""#).at(0, 2));
-    assert!(!fold.must_cut_before(&full), "a row with all its values stands on nothing");
-    let moved = event(with_body("c", 30, UNSENT).at(0, 2));
-    assert!(fold.must_cut_before(&moved), "the destination has to forget the deleted row first");
-    fold.push(&Partition::new("t", 0), 2, moved, None, 0).unwrap();
-    assert_eq!(survivors(&fold.cut()), [format!("c 2 id=1,body={UNSENT},at=30")]);
+    let batch = fold([with_body("c", 10, r#""old""#), streamed("d", 20), with_body("c", 30, UNSENT)]).unwrap();
+    assert_eq!(survivors(&batch), [format!("c 2 id=1,body={UNSENT},at=30")]);
+    let batch = fold([
+        with_body("c", 10, r#""old""#),
+        streamed("d", 20),
+        with_body("c", 30, r#""new""#),
+        with_body("u", 40, UNSENT),
+    ])
+    .unwrap();
+    assert_eq!(survivors(&batch), [r#"u 3 id=1,body="new",at=40"#]);
 }
 
 #[test]
