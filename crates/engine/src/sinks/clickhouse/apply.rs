@@ -4,7 +4,7 @@ use bytes::Bytes;
 use settle_core::batch::TableRows;
 use settle_core::schema::{Origin, RowSchema};
 use settle_core::sink::{FailureKind, SinkError};
-use settle_core::value::{Value, ValueError};
+use settle_core::value::{Kind, Value, ValueError};
 
 use super::buffer::Misfit;
 use super::column_type::{Base, ColumnType};
@@ -206,7 +206,8 @@ impl Encoder<'_, '_> {
     }
 
     fn origin(&self, name: &str, hint: usize) -> Origin<'_> {
-        Origin::of(self.schema.and_then(|schema| schema.field(name, hint)), self.conventions)
+        // No column of ClickHouse says that it holds bytes rather than text; a schema's `bytes` does.
+        Origin::of(self.schema.and_then(|schema| schema.field(name, hint)), self.conventions, &Kind::Text)
     }
 
     /// Beside each shape's columns: where their types are known from.

@@ -6,15 +6,15 @@ use settle_core::schema::RowSchema;
 use settle_core::sink::{FailureKind, SinkError};
 
 use super::ddl::VIEW_SUFFIX;
-use super::definition;
+use super::definition::{self, Columns};
 use super::destination::{outranking, shown_columns};
-use super::finding::Finding;
 use super::meta;
 use super::names::identifier;
 use super::naming::Naming;
 use super::sink::ClickHouse;
 use super::table::describe;
 use super::validate;
+use crate::finding::{Finding, Severity};
 
 /// A table that the topics will write.
 #[derive(Clone, Copy, Debug)]
@@ -46,16 +46,16 @@ impl ClickHouse {
             findings.push(of_error(&error));
             return findings;
         }
-        let mut taken: Vec<(&str, &TableName)> = Vec::new();
+        let mut taken: Vec<(String, &TableName)> = Vec::new();
         for checked in tables {
             let naming = Naming::new(checked.table, &self.target);
-            if let Some((_, other)) = taken.iter().find(|(name, _)| *name == naming.table()) {
+            if let Some((_, other)) = taken.iter().find(|(name, _)| name == naming.table()) {
                 findings.push(Finding::error(
                     format!("{other} and {} would both be written to {}", checked.table, identifier(naming.table())),
                     format!("give one another table with name in {}", naming.section()),
                 ));
             }
-            taken.push((naming.table(), checked.table));
+            taken.push((naming.table().to_owned(), checked.table));
             if let Err(error) = self.check_table(checked, &mut findings).await {
                 findings.push(of_error(&error));
             }
@@ -92,7 +92,7 @@ impl ClickHouse {
         let naming = Naming::new(checked.table, &self.target);
         let name = self.server.name(naming.table());
         let Some(table) = describe(&self.server.client, &name).await? else {
-            if checked.schema.is_none() && naming.declared().is_empty() {
+            if checked.schema.is_none() && naming.declared().next().is_none() {
                 findings.push(Finding::error(
                     format!("{name} does not exist, and the records carry no schema to take its columns from"),
                     format!(
@@ -101,18 +101,19 @@ impl ClickHouse {
                     ),
                 ));
             } else {
-                definition::columns(&naming, checked.key, checked.schema)?;
+                let from = checked.schema.map_or(Columns::Declared, Columns::Schema);
+                definition::columns(&naming, checked.key, from)?;
                 findings.push(missing(self.target.create, &name.to_string(), "what `settle ddl` prints"));
             }
             return Ok(());
         };
-        let key: Vec<&str> = checked.key.iter().map(|field| naming.target(field, true).unwrap_or(field)).collect();
+        let key: Vec<&str> = checked.key.iter().map(|field| naming.key_target(field)).collect();
         let before = findings.len();
         findings.extend(validate::table(&table, &key, &naming));
         if let Some(schema) = checked.schema {
             findings.extend(validate::schema(&table, &key, schema, &naming));
         }
-        if findings[before..].iter().all(|finding| finding.severity < super::finding::Severity::Error) {
+        if findings[before..].iter().all(|finding| finding.severity < Severity::Error) {
             findings.extend(outranking(&self.server, &table, &naming, self.meta.max_epoch()).await?);
         }
         let view_name = name.beside(VIEW_SUFFIX);

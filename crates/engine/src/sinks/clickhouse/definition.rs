@@ -2,14 +2,14 @@
 //! or from both, where the declared type wins.
 
 use settle_core::change::TableName;
-use settle_core::schema::{RowSchema, SourceType};
+use settle_core::schema::{Inferred, RowSchema, SourceType};
 use settle_core::sink::{FailureKind, SinkError};
 
 use super::column_type::ColumnType;
-use super::ddl::CreateTable;
-use super::names::QualifiedName;
+use super::ddl::{CreateTable, create_view};
+use super::names::{QualifiedName, identifier};
 use super::naming::Naming;
-use crate::config::MetaNames;
+use crate::config::Target;
 
 /// The ClickHouse type that holds every value of a source type exactly; none where there is no
 /// such type.
@@ -57,97 +57,155 @@ fn decimal(scale: i32, precision: Option<u32>) -> Option<String> {
     (precision <= 76 && scale <= precision).then(|| format!("Decimal({precision}, {scale})"))
 }
 
+/// The ClickHouse type for values that came without a schema.
+pub(crate) fn inferred_type(inferred: Inferred) -> &'static str {
+    match inferred {
+        Inferred::Bool => "Bool",
+        Inferred::Int64 => "Int64",
+        Inferred::Float64 => "Float64",
+        Inferred::Text | Inferred::Json => "String",
+    }
+}
+
+/// Where the columns of a new table are taken from, beside those that the configuration declares.
+#[derive(Clone, Copy, Debug)]
+pub enum Columns<'a> {
+    /// The records' Connect schema.
+    Schema(&'a RowSchema),
+    /// Values that were seen: for `settle ddl`, whose output a user looks over. None where a column
+    /// was always NULL.
+    Seen(&'a [(String, Option<Inferred>)]),
+    /// Nothing.
+    Declared,
+}
+
+impl Columns<'_> {
+    /// Names in the source, each with its type, or with why it has none.
+    fn types(&self, key: &[&str]) -> Vec<(String, Result<String, String>)> {
+        let is_key = |name: &String| key.contains(&name.as_str());
+        match self {
+            Self::Schema(schema) => schema
+                .fields
+                .iter()
+                .map(|field| {
+                    let text = type_of(&field.source_type, field.optional && !is_key(&field.name));
+                    (field.name.clone(), text.ok_or_else(|| field.source_type.to_string()))
+                })
+                .collect(),
+            Self::Seen(columns) => columns
+                .iter()
+                .map(|(name, seen)| {
+                    let text = inferred_type(seen.unwrap_or(Inferred::Text));
+                    let text = if is_key(name) { text.to_owned() } else { ColumnType::nullable_text(text) };
+                    (name.clone(), Ok(text))
+                })
+                .collect(),
+            Self::Declared => Vec::new(),
+        }
+    }
+}
+
 /// The columns of a table to be created, with their types, in order.
 pub(crate) fn columns(
     naming: &Naming<'_>,
     key: &[&str],
-    schema: Option<&RowSchema>,
+    from: Columns<'_>,
 ) -> Result<Vec<(String, String)>, SinkError> {
-    let refused = |context: String| SinkError::new(FailureKind::Contract, naming.designing(), context);
-    let declared = naming.declared();
+    let refused = |context: String| {
+        SinkError::new(FailureKind::Contract, format!("laying out the table for {}", naming.source()), context)
+    };
     let mut columns: Vec<(String, String)> = Vec::new();
-    for field in schema.iter().flat_map(|schema| &schema.fields) {
-        let is_key = key.contains(&field.name.as_str());
-        let Some(name) = naming.target(&field.name, is_key) else { continue };
-        let declared = declared.iter().find(|(declared, _)| declared == name).map(|(_, text)| text.clone());
-        let text = declared.or_else(|| type_of(&field.source_type, field.optional && !is_key)).ok_or_else(|| {
+    for (source, text) in from.types(key) {
+        let Some(name) = naming.target(&source, key.contains(&source.as_str())) else { continue };
+        let declared = naming.declared().find(|(declared, _)| *declared == name).map(|(_, text)| text.to_owned());
+        let text = declared.map_or(text, Ok).map_err(|source_type| {
             refused(format!(
-                "column `{}` has source type {}, for which there is no ClickHouse type; declare one under `columns` \
-                 in {}, or exclude the column",
-                field.name,
-                field.source_type,
+                "column {} has source type {source_type}, for which there is no ClickHouse type; declare one under \
+                 `columns` in {}, or exclude the column",
+                identifier(&source),
                 naming.section()
             ))
         })?;
         columns.push((name.to_owned(), text));
     }
-    for (name, text) in declared {
+    for (name, text) in naming.declared() {
         if !columns.iter().any(|(known, _)| known == name) {
-            columns.push((name.clone(), text.clone()));
+            columns.push((name.to_owned(), text.to_owned()));
         }
     }
-    for field in key {
-        let name = naming.target(field, true).unwrap_or(field);
-        match columns.iter().find(|(column, _)| column == name) {
-            None => {
-                return Err(refused(format!(
-                    "the key column `{name}` is neither in the records' schema nor declared; add it under `columns` in {}",
-                    naming.section()
-                )));
-            }
-            Some((_, text)) if ColumnType::parse(text).nullable => {
-                return Err(refused(format!(
-                    "the key column `{name}` is declared as {text}; a key is never NULL, declare it without Nullable in {}",
-                    naming.section()
-                )));
-            }
-            Some(_) => {}
-        }
-    }
-    refuse_clashes(naming, columns.iter().map(|(name, _)| name.as_str())).map_err(refused)?;
+    check_key(naming, key, &columns).map_err(refused)?;
+    refuse_clashes(naming, &columns).map_err(refused)?;
     Ok(columns)
 }
 
-/// A column of the source may not have the name of one that Settle adds, nor two one name.
-pub(crate) fn refuse_clashes<'a>(
-    naming: &Naming<'_>,
-    names: impl Iterator<Item = &'a str> + Clone,
-) -> Result<(), String> {
-    for (at, name) in names.clone().enumerate() {
-        if is_meta(naming.meta(), name) {
-            return Err(format!(
-                "column `{name}` of the source has the name of a column that settle adds; rename or exclude it in {}, or \
-                 give settle's column another name in [sink.meta]",
-                naming.section()
-            ));
-        }
-        if names.clone().take(at).any(|other| other == name) {
-            return Err(format!(
-                "two columns of the source are written to `{name}`; give one another name in {}",
-                naming.section()
-            ));
+fn check_key(naming: &Naming<'_>, key: &[&str], columns: &[(String, String)]) -> Result<(), String> {
+    for name in key.iter().map(|field| naming.key_target(field)) {
+        match columns.iter().find(|(column, _)| column == name) {
+            None => {
+                return Err(format!(
+                    "the key column {} is neither in the records' schema nor declared; add it under `columns` in {}",
+                    identifier(name),
+                    naming.section()
+                ));
+            }
+            Some((_, text)) if ColumnType::parse(text).nullable => {
+                return Err(format!(
+                    "the key column {} is declared as {text}; a key is never NULL, declare it without Nullable in {}",
+                    identifier(name),
+                    naming.section()
+                ));
+            }
+            Some(_) => {}
         }
     }
     Ok(())
 }
 
-/// True for a column that Settle adds.
-pub(crate) fn is_meta(meta: &MetaNames, name: &str) -> bool {
-    [&meta.op, &meta.source_ts_ms, &meta.is_deleted, &meta.version].into_iter().any(|own| own == name)
+/// A column of the source may not have the name of one that Settle adds, nor two one name.
+fn refuse_clashes(naming: &Naming<'_>, columns: &[(String, String)]) -> Result<(), String> {
+    for (at, (name, _)) in columns.iter().enumerate() {
+        if naming.is_meta(name) {
+            return Err(meta_clash(naming, name));
+        }
+        if columns[..at].iter().any(|(other, _)| other == name) {
+            return Err(two_into_one(naming, name));
+        }
+    }
+    Ok(())
 }
 
-/// How the definition is used by `settle ddl`: the statements that create the table and its view.
+/// Says that a column of the source has the name of one that Settle adds.
+pub(crate) fn meta_clash(naming: &Naming<'_>, column: &str) -> String {
+    format!(
+        "column {} of the source has the name of a column that settle adds; rename or exclude it in {}, or give settle's \
+         column another name in [sink.meta]",
+        identifier(column),
+        naming.section()
+    )
+}
+
+/// Says that two columns of the source have one target.
+pub(crate) fn two_into_one(naming: &Naming<'_>, column: &str) -> String {
+    format!(
+        "two columns of the source are written to {}; give one another name under `rename` in {}",
+        identifier(column),
+        naming.section()
+    )
+}
+
+/// The statements that create a table and the view of its current rows, as `settle ddl` prints
+/// them. `key` is in names of the source.
 pub fn table_ddl(
     table: &TableName,
     key: &[&str],
-    schema: Option<&RowSchema>,
-    target: &crate::config::Target,
+    from: Columns<'_>,
+    target: &Target,
     database: &str,
     cluster: Option<&str>,
 ) -> Result<Vec<String>, SinkError> {
     let naming = Naming::new(table, target);
-    let columns = columns(&naming, key, schema)?;
-    let key: Vec<String> = key.iter().filter_map(|field| naming.target(field, true)).map(str::to_owned).collect();
+    let columns = columns(&naming, key, from)?;
+    let key: Vec<String> = key.iter().map(|field| naming.key_target(field).to_owned()).collect();
     let create = CreateTable {
         database,
         table: naming.table(),
@@ -159,5 +217,5 @@ pub fn table_ddl(
     };
     let shown: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
     let name = QualifiedName::new(database, naming.table());
-    Ok(vec![create.sql(), super::ddl::create_view(&name, &shown, naming.meta(), cluster)])
+    Ok(vec![create.sql(), create_view(&name, &shown, naming.meta(), cluster)])
 }

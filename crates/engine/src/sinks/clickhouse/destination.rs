@@ -14,14 +14,14 @@ use settle_core::sink::{FailureKind, SinkError};
 use settle_core::version::Version;
 
 use super::ddl::{self, CreateTable, VIEW_MARK, VIEW_SUFFIX};
-use super::definition;
-use super::finding::{Finding, refusal};
+use super::definition::{self, Columns};
 use super::names::identifier;
 use super::naming::Naming;
 use super::server::Server;
 use super::table::{Table, describe};
-use super::validate;
+use super::validate::{self, refusal};
 use crate::config::{Evolution, Target};
+use crate::finding::Finding;
 
 /// A target table that may be written.
 pub(crate) struct Known {
@@ -112,7 +112,7 @@ impl Known {
 
     fn set_key(&mut self, key: &[String], naming: &Naming<'_>) -> Result<(), SinkError> {
         let place = |name: &String| {
-            let target = naming.target(name, true).unwrap_or(name);
+            let target = naming.key_target(name);
             let index = self.table.index_of(target).ok_or_else(|| {
                 let context = format!("{} has lost its key column {}", self.table.name, identifier(target));
                 SinkError::new(FailureKind::Contract, "preparing a table", context)
@@ -241,7 +241,7 @@ async fn open(
         Some(table) => table,
         None => create(server, target, naming, key, schema).await?,
     };
-    let key: Vec<&str> = key.iter().map(|field| naming.target(field, true).unwrap_or(field)).collect();
+    let key: Vec<&str> = key.iter().map(|field| naming.key_target(field)).collect();
     let findings = validate::table(&table, &key, naming);
     if let Some(error) = refusal(&format!("checking {name}"), &findings) {
         return Err(error);
@@ -267,7 +267,7 @@ async fn create(
 ) -> Result<Table, SinkError> {
     let name = server.name(naming.table());
     let operation = format!("creating {name} for {}", naming.source());
-    if schema.is_none() && naming.declared().is_empty() {
+    if schema.is_none() && naming.declared().next().is_none() {
         let context = format!(
             "the table does not exist, and the records carry no schema to take its columns from; declare them under \
              `columns` in {}, or create the table from what `settle ddl` prints",
@@ -275,8 +275,8 @@ async fn create(
         );
         return Err(SinkError::new(FailureKind::Contract, operation, context));
     }
-    let columns = definition::columns(naming, key, schema)?;
-    let key: Vec<String> = key.iter().filter_map(|field| naming.target(field, true)).map(str::to_owned).collect();
+    let columns = definition::columns(naming, key, schema.map_or(Columns::Declared, Columns::Schema))?;
+    let key: Vec<String> = key.iter().map(|field| naming.key_target(field).to_owned()).collect();
     let sql = CreateTable {
         database: &server.database,
         table: naming.table(),
@@ -362,7 +362,7 @@ pub(crate) fn shown_columns(table: &Table, naming: &Naming<'_>) -> Vec<(String, 
     table
         .columns
         .iter()
-        .filter(|column| column.is_read && !definition::is_meta(naming.meta(), &column.name))
+        .filter(|column| column.is_read && !naming.is_meta(&column.name))
         .map(|column| (column.name.clone(), column.column_type.to_string()))
         .collect()
 }

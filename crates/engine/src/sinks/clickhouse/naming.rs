@@ -1,20 +1,19 @@
-//! Which column of the source goes where: the table's rule from the configuration, applied.
+//! Where one source table goes: the rules that every sink shares, with the names that messages need.
 
 use settle_core::change::TableName;
 
-use crate::config::{MetaNames, TableRule, Target};
+use crate::config::{Deletes, MetaNames, Target};
+use crate::sinks::plan::Plan;
 
 /// The names of one source table.
-#[derive(Clone, Copy)]
 pub(crate) struct Naming<'a> {
     source: &'a TableName,
-    target: &'a Target,
-    rule: Option<&'a TableRule>,
+    plan: Plan,
 }
 
 impl<'a> Naming<'a> {
-    pub(crate) fn new(source: &'a TableName, target: &'a Target) -> Self {
-        Self { source, target, rule: target.rule(source) }
+    pub(crate) fn new(source: &'a TableName, target: &Target) -> Self {
+        Self { source, plan: Plan::of(target, source, Deletes::Soft) }
     }
 
     /// The source table.
@@ -23,40 +22,37 @@ impl<'a> Naming<'a> {
     }
 
     /// The target table's name.
-    pub(crate) fn table(&self) -> &'a str {
-        self.rule.and_then(|rule| rule.name.as_deref()).unwrap_or(&self.source.name)
+    pub(crate) fn table(&self) -> &str {
+        &self.plan.table
     }
 
     /// Where a column of the source is written; none where it is excluded. Key columns always are.
-    pub(crate) fn target<'n>(&self, column: &'n str, is_key: bool) -> Option<&'n str>
-    where
-        'a: 'n,
-    {
-        let Some(rule) = self.rule else { return Some(column) };
-        let excluded = rule.exclude.iter().any(|name| name == column)
-            || !rule.include.is_empty() && !rule.include.iter().any(|name| name == column);
-        if excluded && !is_key {
-            return None;
-        }
-        Some(rule.rename.get(column).map_or(column, String::as_str))
+    pub(crate) fn target<'n>(&'n self, column: &'n str, is_key: bool) -> Option<&'n str> {
+        self.plan.column(column, is_key)
+    }
+
+    /// Where a key column is written.
+    pub(crate) fn key_target<'n>(&'n self, column: &'n str) -> &'n str {
+        self.plan.column(column, true).unwrap_or(column)
     }
 
     /// Columns declared in the configuration, under the names of the target.
-    pub(crate) fn declared(&self) -> &'a [(String, String)] {
-        self.rule.map_or(&[], |rule| rule.columns.as_slice())
+    pub(crate) fn declared(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.plan.declared()
     }
 
-    pub(crate) fn meta(&self) -> &'a MetaNames {
-        &self.target.meta
+    /// True for a column that Settle adds.
+    pub(crate) fn is_meta(&self, column: &str) -> bool {
+        let MetaNames { op, source_ts_ms, is_deleted, version } = &self.plan.meta;
+        [op, source_ts_ms, is_deleted, version].into_iter().any(|own| own == column)
+    }
+
+    pub(crate) fn meta(&self) -> &MetaNames {
+        &self.plan.meta
     }
 
     /// The table's section of the configuration file.
     pub(crate) fn section(&self) -> String {
         format!("[tables.\"{}\"]", self.source)
-    }
-
-    /// What is being done while its table is laid out.
-    pub(crate) fn designing(&self) -> String {
-        format!("laying out the table for {}", self.source)
     }
 }

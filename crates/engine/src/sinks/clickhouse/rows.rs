@@ -9,7 +9,7 @@ use settle_core::schema::{Inferred, infer};
 use settle_core::sink::{FailureKind, SinkError};
 
 use super::column_type::ColumnType;
-use super::definition::{is_meta, type_of};
+use super::definition::{inferred_type, meta_clash, two_into_one, type_of};
 use super::destination::Known;
 use super::names::identifier;
 use super::naming::Naming;
@@ -97,14 +97,14 @@ impl<'a> Rows<'a> {
                     slots.push(if is_key { Slot::Key } else { Slot::Left });
                     continue;
                 };
-                if is_meta(naming.meta(), target) {
-                    return Err(clash(known, naming, target));
+                if naming.is_meta(target) {
+                    return Err(refused(known, meta_clash(naming, target)));
                 }
                 let slot = match known.table.index_of(target) {
                     Some(at) if known.table.columns[at].is_written => Slot::Column(at),
                     Some(_) => Slot::Left,
                     None if known.is_ignored(target) => Slot::Left,
-                    None => match self.type_seen(index, position, name, rows)? {
+                    None => match self.type_seen(position, name, rows)? {
                         Some(text) => {
                             if !missing.iter().any(|(column, _)| column == target) {
                                 missing.push((target.to_owned(), text));
@@ -115,17 +115,10 @@ impl<'a> Rows<'a> {
                     },
                 };
                 if let Slot::Column(at) = slot
-                    && slots.contains(&slot)
+                    && (slots.contains(&slot) || known.key.iter().any(|(_, key)| *key == at))
                 {
                     let column = &known.table.columns[at].name;
-                    return Err(refused(
-                        known,
-                        format!(
-                            "two columns of the source are written to {}; give one another name in {}",
-                            identifier(column),
-                            naming.section()
-                        ),
-                    ));
+                    return Err(refused(known, two_into_one(naming, column)));
                 }
                 slots.push(slot);
             }
@@ -136,19 +129,9 @@ impl<'a> Rows<'a> {
 
     /// The type of a column that the table lacks: from the Connect schema, or from the values of
     /// this batch; none where all are NULL.
-    fn type_seen(
-        &self,
-        shape: usize,
-        position: usize,
-        name: &str,
-        rows: &TableRows<'_>,
-    ) -> Result<Option<String>, SinkError> {
-        let values = self
-            .read
-            .iter()
-            .filter(|read| read.shape == Some(shape))
-            .filter_map(|read| read.columns.get(name, position))
-            .filter(|column| column.json != "null");
+    fn type_seen(&self, position: usize, name: &str, rows: &TableRows<'_>) -> Result<Option<String>, SinkError> {
+        let values =
+            self.read.iter().filter_map(|read| read.columns.get(name, position)).filter(|column| column.json != "null");
         if let Some(schema) = rows.schema()
             && let Some(field) = schema.field(name, position)
         {
@@ -167,15 +150,7 @@ impl<'a> Rows<'a> {
             });
         }
         let inferred = values.filter_map(|column| infer(column.json)).reduce(Inferred::or);
-        Ok(inferred.map(|inferred| {
-            let text = match inferred {
-                Inferred::Bool => "Bool",
-                Inferred::Int64 => "Int64",
-                Inferred::Float64 => "Float64",
-                Inferred::Text | Inferred::Json => "String",
-            };
-            ColumnType::nullable_text(text)
-        }))
+        Ok(inferred.map(|inferred| ColumnType::nullable_text(inferred_type(inferred))))
     }
 
     /// Refuses values that the source did not send: what the destination holds is not looked up yet.
@@ -255,16 +230,6 @@ impl Shape {
         columns.sort_unstable();
         columns
     }
-}
-
-fn clash(known: &Known, naming: &Naming<'_>, column: &str) -> SinkError {
-    let context = format!(
-        "column {} of the source has the name of a column that settle adds; rename or exclude it in {}, or give settle's \
-         column another name in [sink.meta]",
-        identifier(column),
-        naming.section()
-    );
-    refused(known, context)
 }
 
 fn refused(known: &Known, context: String) -> SinkError {

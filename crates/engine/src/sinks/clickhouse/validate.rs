@@ -4,15 +4,22 @@
 //! Every refusal says what would go wrong, and what to do.
 
 use settle_core::schema::RowSchema;
+use settle_core::sink::{FailureKind, SinkError};
 
 use super::column_type::Base;
 use super::column_type::ColumnType;
 use super::ddl::{add_columns, modify_column};
-use super::definition::is_meta;
-use super::finding::Finding;
 use super::names::{identifier, identifiers};
 use super::naming::Naming;
 use super::table::Table;
+use crate::finding::{Finding, Severity};
+
+/// The findings that stop a run, as one error; none where a run may start.
+pub(crate) fn refusal(operation: &str, findings: &[Finding]) -> Option<SinkError> {
+    let grave: Vec<_> =
+        findings.iter().filter(|finding| finding.severity == Severity::Error).map(ToString::to_string).collect();
+    (!grave.is_empty()).then(|| SinkError::new(FailureKind::Contract, operation, grave.join(". And: ")))
+}
 
 /// Everything that is wrong with `table` as the target of rows with this key. `key` is in names of
 /// the target.
@@ -285,7 +292,7 @@ pub(crate) fn schema(table: &Table, key: &[&str], schema: &RowSchema, naming: &N
     for field in &schema.fields {
         let Some(name) = naming.target(&field.name, key.contains(&field.name.as_str())) else { continue };
         let Some(column) = table.column(name).filter(|column| column.is_written) else { continue };
-        if is_meta(naming.meta(), name) || column.column_type.is_unsupported() {
+        if naming.is_meta(name) || column.column_type.is_unsupported() {
             continue;
         }
         let is_key = key.contains(&name);
