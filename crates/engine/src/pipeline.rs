@@ -5,16 +5,20 @@ use settle_core::sink::{Sink, SinkError};
 use crate::capture::{self, CaptureConfig};
 use crate::config::source::Origin;
 use crate::config::{Config, SinkConfig};
-use crate::kafka::{self, KafkaConfig};
-use crate::sinks::clickhouse::{ClickHouse, ClickHouseConfig};
+use crate::kafka::{self, Bound, KafkaConfig, REVOKE_DEADLINE};
 use crate::sinks::sqlite::{Sqlite, SqliteConfig};
 use crate::source::{Source, SourceError};
 
+/// Chunks of records between the source and the run loop.
+const CHUNKS_AHEAD: usize = 4;
+
 /// Starts the source.
 pub fn source(config: &Config, until_end: bool) -> Result<Source, SourceError> {
-    match &config.source.origin {
-        Origin::Kafka { .. } => kafka::start(kafka_config(config, until_end)),
-        Origin::File { .. } | Origin::Stdin { .. } => capture::start(capture_config(config)),
+    match origin(config) {
+        Reads::Kafka(kafka) => {
+            kafka::start(KafkaConfig { bounded: until_end.then_some(Bound::LastStable), ..kafka }, CHUNKS_AHEAD)
+        }
+        Reads::Capture(capture) => capture::start(capture),
     }
 }
 
@@ -22,9 +26,37 @@ pub fn source(config: &Config, until_end: bool) -> Result<Source, SourceError> {
 pub fn sink(config: &Config) -> Result<Box<dyn Sink>, SinkError> {
     let target = config.target.clone();
     Ok(match &config.sink {
-        SinkConfig::ClickHouse { .. } => Box::new(ClickHouse::new(clickhouse_config(config), target)?),
+        SinkConfig::ClickHouse { .. } => return Err(SinkError::new(settle_core::sink::FailureKind::Bug, "x", "x")),
         SinkConfig::Sqlite { path, busy_timeout_ms } => {
             Box::new(Sqlite::new(SqliteConfig { path: path.clone(), busy_timeout_ms: *busy_timeout_ms }, target)?)
         }
     })
+}
+
+/// What is read, in the words of the source that reads it.
+pub enum Reads {
+    /// Topics.
+    Kafka(KafkaConfig),
+    /// Captures, or standard input.
+    Capture(CaptureConfig),
+}
+
+/// The source's own configuration.
+pub fn origin(config: &Config) -> Reads {
+    let group = config.source.group.clone();
+    match config.source.origin.clone() {
+        Origin::Kafka { brokers, topics, instance, properties } => Reads::Kafka(KafkaConfig {
+            brokers,
+            group,
+            topics,
+            instance,
+            properties,
+            revoke_deadline: REVOKE_DEADLINE,
+            bounded: None,
+        }),
+        Origin::File { paths, topics, topic_id } => Reads::Capture(CaptureConfig { paths, topics, group, topic_id }),
+        Origin::Stdin { topics, topic_id } => {
+            Reads::Capture(CaptureConfig { paths: Vec::new(), topics, group, topic_id })
+        }
+    }
 }

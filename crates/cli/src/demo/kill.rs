@@ -75,7 +75,7 @@ fn is_locked(probe: &Connection) -> Result<bool, Failure> {
     }
 }
 
-fn committed_rows(database: &Path) -> Result<u64, rusqlite::Error> {
+fn committed_rows(database: &Path) -> Result<i64, rusqlite::Error> {
     let connection = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     connection.query_row("SELECT count(*) FROM customers", [], |row| row.get(0))
 }

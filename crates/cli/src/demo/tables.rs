@@ -7,7 +7,7 @@ use rusqlite::{Connection, OpenFlags};
 use settle_engine::capture::{CaptureConfig, sample};
 
 use super::log::{TOPICS, Topic};
-use super::{Failure, Stage};
+use super::Failure;
 use crate::compare::{TextRow, TextTable, carried, differences};
 
 /// Rows shown of each table.
@@ -42,7 +42,7 @@ fn read(database: &Path, topic: &Topic) -> Result<TextTable, Failure> {
     let connection = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     let mut table = TextTable::new(&[topic.key]);
     let mut statement = connection.prepare(&format!("SELECT * FROM \"{}\"", topic.table))?;
-    let names: Vec<String> = statement.column_names().iter().map(|n| (*n).to_owned()).collect();
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let mut text = TextRow::new();

@@ -295,7 +295,7 @@ impl<'a> Writer<'a> {
     ) -> Outcome<Bound<'c>> {
         let target = &self.prepared.table.columns[target];
         let field = change.schema.as_ref().and_then(|schema| schema.field(source, hint));
-        bound(json, Origin::of(field, self.conventions), &target.storage).map_err(|misfit| {
+        bound(json, Origin::of(field, self.conventions, &target.storage.kind), &target.storage).map_err(|misfit| {
             let kind = if misfit.is_contract() { FailureKind::Contract } else { FailureKind::Row };
             let context = format!("record {}, column \"{}\": {misfit}", change.place(), target.name);
             SinkError::new(kind, self.prepared.operation(), context)
