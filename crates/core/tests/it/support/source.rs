@@ -22,19 +22,41 @@ const UNSENT: &str = "\"__debezium_unavailable_value\"";
 #[derive(Clone, Debug)]
 pub enum Act {
     /// One of two open transactions inserts or updates a row; `body` changes only if it says so.
-    Put { session: usize, id: u64, body: bool },
-    Delete { session: usize, id: u64 },
+    Put {
+        session: usize,
+        id: u64,
+        body: bool,
+    },
+    Delete {
+        session: usize,
+        id: u64,
+    },
     /// The key of a row changes.
-    Move { session: usize, id: u64, to: u64 },
-    Commit { session: usize },
-    Rollback { session: usize },
+    Move {
+        session: usize,
+        id: u64,
+        to: u64,
+    },
+    Commit {
+        session: usize,
+    },
+    Rollback {
+        session: usize,
+    },
     Truncate,
     /// Rows from `from` on are read again, at the last commit's position.
-    ReadAgain { from: u64, blocking: bool },
+    ReadAgain {
+        from: u64,
+        blocking: bool,
+    },
     /// The connector died: what it sent since some commit comes again.
-    Crash { back: usize },
+    Crash {
+        back: usize,
+    },
     /// The connector died and lost its offsets: a full snapshot, and changes from before it again.
-    Restart { back: usize },
+    Restart {
+        back: usize,
+    },
     Rotate,
 }
 
@@ -331,7 +353,8 @@ impl Source {
 
     /// Ids that some change sent without its body.
     pub fn has_unsent_values(&self) -> bool {
-        let unsent = |r: &Record| r.payload.as_deref().is_some_and(|p| p.windows(UNSENT.len()).any(|w| w == UNSENT.as_bytes()));
+        let unsent =
+            |r: &Record| r.payload.as_deref().is_some_and(|p| p.windows(UNSENT.len()).any(|w| w == UNSENT.as_bytes()));
         self.partitions.iter().flatten().any(unsent)
     }
 
