@@ -243,7 +243,7 @@ fn keys_that_sqlite_would_merge_are_refused() {
          that it would turn into numbers; make the table again with TEXT for it: '7' and '07' would be one row"
     );
     let real = refusal(&format!("CREATE TABLE t (id REAL PRIMARY KEY, name TEXT, {META})"), target(), &log());
-    assert!(real.contains("integers above 2^53 would be one row"), "{real}");
+    assert!(real.contains("numbers above 2^53 would be one row"), "{real}");
     // Later records of the topic, too.
     let mut mixed = log();
     mixed.add(0, "c", 30, &json!({"id": "7", "name": "b"}), &[]);

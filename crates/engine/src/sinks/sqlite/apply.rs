@@ -271,7 +271,8 @@ impl<'a> Writer<'a> {
                     contract(self.prepared.operation(), context)
                 })?;
                 let target = &self.prepared.table.columns[column.at];
-                if merges(target, json) {
+                let field = change.schema.as_ref().and_then(|schema| schema.field(&column.source, at));
+                if merges(target, json, field.map(|field| &field.source_type)) {
                     let context = format!(
                         "record {}: key column \"{}\" is text, which the table would turn into a number; make the \
                          column TEXT",

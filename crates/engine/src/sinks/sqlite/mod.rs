@@ -14,6 +14,7 @@ mod connection;
 mod ddl;
 mod failure;
 mod meta;
+mod moment;
 mod name;
 mod prepared;
 mod sample;
