@@ -54,7 +54,10 @@ pub(super) fn topic_ids<C: ClientContext>(
     if topics.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let event = describe(client, topics, timeout)?;
+    let answering = client.fetch_metadata(topics.first().copied(), timeout);
+    let broker =
+        answering.map_err(|error| error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail))?.orig_broker_id();
+    let event = describe(client, topics, broker, timeout)?;
     // SAFETY: `event` is a live event of type DESCRIBETOPICS_RESULT (checked by `describe`), so
     // the cast inside this call returns it as a result, valid as long as the event.
     let result = unsafe { sys::rd_kafka_event_DescribeTopics_result(event.object) };
@@ -78,10 +81,14 @@ pub(super) fn topic_ids<C: ClientContext>(
 fn describe<C: ClientContext>(
     client: &Client<C>,
     topics: &[&str],
+    broker: i32,
     timeout: Duration,
 ) -> Result<Owned<sys::rd_kafka_event_t>, RDKafkaErrorCode> {
-    let names: Vec<CString> =
-        topics.iter().map(|name| CString::new(*name)).collect::<Result<_, _>>().map_err(|_| RDKafkaErrorCode::InvalidTopic)?;
+    let names: Vec<CString> = topics
+        .iter()
+        .map(|name| CString::new(*name))
+        .collect::<Result<_, _>>()
+        .map_err(|_| RDKafkaErrorCode::InvalidTopic)?;
     let mut pointers: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
     let native = client.native_ptr();
 
@@ -93,8 +100,7 @@ fn describe<C: ClientContext>(
     };
     // SAFETY: `native` lives as long as `client`, which is borrowed throughout; the options are ours.
     let options = unsafe {
-        let made =
-            sys::rd_kafka_AdminOptions_new(native, sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS);
+        let made = sys::rd_kafka_AdminOptions_new(native, sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS);
         Owned::take(made, sys::rd_kafka_AdminOptions_destroy)
     };
     // SAFETY: as above; the queue is ours.
@@ -105,10 +111,14 @@ fn describe<C: ClientContext>(
 
     let mut why = [0; 256];
     // SAFETY: the options are live, and the buffer is as long as it says.
-    let set = unsafe {
+    check(unsafe {
         sys::rd_kafka_AdminOptions_set_request_timeout(options.object, millis(timeout), why.as_mut_ptr(), why.len())
-    };
-    check(set)?;
+    })?;
+    // Any broker knows; librdkafka would ask the controller, which may be another one that is away.
+    if broker >= 0 {
+        // SAFETY: as above.
+        check(unsafe { sys::rd_kafka_AdminOptions_set_broker(options.object, broker, why.as_mut_ptr(), why.len()) })?;
+    }
     // SAFETY: all four are live; the call copies what it needs of collection and options, and
     // holds a reference to the queue until it has answered.
     unsafe { sys::rd_kafka_DescribeTopics(native, collection.object, options.object, queue.object) };
@@ -147,9 +157,8 @@ fn read(topic: *const sys::rd_kafka_TopicDescription_t) -> Result<(String, Optio
     // SAFETY: not null, NUL-terminated, valid as long as the event.
     let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| RDKafkaErrorCode::InvalidTopic)?;
     // SAFETY: not null, valid as long as the event.
-    let (high, low) = unsafe {
-        (sys::rd_kafka_Uuid_most_significant_bits(id), sys::rd_kafka_Uuid_least_significant_bits(id))
-    };
+    let (high, low) =
+        unsafe { (sys::rd_kafka_Uuid_most_significant_bits(id), sys::rd_kafka_Uuid_least_significant_bits(id)) };
     let id = Uuid::from_u64_pair(high.cast_unsigned(), low.cast_unsigned());
     Ok((name.to_owned(), (!id.is_nil()).then_some(TopicId(id))))
 }
