@@ -6,6 +6,7 @@ use crate::capture::{self, CaptureConfig};
 use crate::config::source::Origin;
 use crate::config::{Config, SinkConfig};
 use crate::kafka::{self, Bound, KafkaConfig, REVOKE_DEADLINE};
+use crate::sinks::clickhouse::{ClickHouse, ClickHouseConfig};
 use crate::sinks::sqlite::{Sqlite, SqliteConfig};
 use crate::source::{Source, SourceError};
 
@@ -26,7 +27,18 @@ pub fn source(config: &Config, until_end: bool) -> Result<Source, SourceError> {
 pub fn sink(config: &Config) -> Result<Box<dyn Sink>, SinkError> {
     let target = config.target.clone();
     Ok(match &config.sink {
-        SinkConfig::ClickHouse { .. } => return Err(SinkError::new(settle_core::sink::FailureKind::Bug, "x", "x")),
+        SinkConfig::ClickHouse { url, database, user, password, cluster, settings, request_timeout_ms } => {
+            let config = ClickHouseConfig {
+                url: url.clone(),
+                database: database.clone(),
+                user: user.clone(),
+                password: password.clone(),
+                request_timeout_ms: *request_timeout_ms,
+                cluster: cluster.clone(),
+                settings: settings.clone(),
+            };
+            Box::new(ClickHouse::new(config, target)?)
+        }
         SinkConfig::Sqlite { path, busy_timeout_ms } => {
             Box::new(Sqlite::new(SqliteConfig { path: path.clone(), busy_timeout_ms: *busy_timeout_ms }, target)?)
         }
