@@ -3,7 +3,9 @@
 #![allow(clippy::print_stderr, reason = "a command prints its errors")]
 
 pub mod args;
+pub mod check;
 pub mod compare;
+pub mod ddl;
 pub mod demo;
 pub mod exit;
 mod logs;
@@ -24,11 +26,11 @@ pub fn execute(cli: Cli) -> Exit {
         }
         Command::Check(args) => {
             logs::start(logs, "warn");
-            Exit::Bug
+            check::execute(&cli.config, &args)
         }
         Command::Ddl(args) => {
             logs::start(logs, "warn");
-            Exit::Bug
+            ddl::execute(&cli.config, &args)
         }
         Command::Demo(args) => demo::execute(&args),
     }

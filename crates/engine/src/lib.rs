@@ -2,6 +2,7 @@
 
 pub mod capture;
 pub mod config;
+pub mod finding;
 pub mod kafka;
 pub mod pipeline;
 pub mod run;

@@ -1,13 +1,14 @@
 //! What a sample of the topics says: for `settle check` and `settle ddl`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use settle_core::batch::Batch;
+use settle_core::batch::{Batch, TableRows};
 use settle_core::fold::{Fold, Limits};
 use settle_core::lane::{Lane, LoneTombstones};
 use settle_core::position::Partition;
 use settle_core::record::Record;
 use settle_core::refusal::Refusal;
+use settle_core::schema::{Inferred, infer};
 
 /// The sampled records as a run would see them.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub struct Sample {
     pub batch: Batch,
     /// Records that a run would stop at.
     pub refusals: Vec<Refusal>,
+    /// Topics that were looked into, with their number of partitions.
+    pub topics: Vec<(String, i32)>,
 }
 
 /// Reads the records as a run would, but goes on behind what it would stop at.
@@ -24,8 +27,10 @@ pub fn read(records: Vec<Record>) -> Sample {
     let mut fold = Fold::new(limits);
     let mut lanes: HashMap<Partition, Lane> = HashMap::new();
     let mut refusals = Vec::new();
+    let mut topics: BTreeMap<String, BTreeSet<i32>> = BTreeMap::new();
     for record in records {
         let (partition, offset) = (record.partition.clone(), record.offset);
+        topics.entry(partition.topic.to_string()).or_default().insert(partition.number);
         // A sample starts anywhere: a tombstone may follow a delete that was not sampled.
         let lane = lanes
             .entry(partition.clone())
@@ -39,5 +44,25 @@ pub fn read(records: Vec<Record>) -> Sample {
         });
         refusals.extend(read.err());
     }
-    Sample { batch: fold.cut(), refusals }
+    let topics =
+        topics.into_iter().map(|(topic, partitions)| (topic, i32::try_from(partitions.len()).unwrap_or(i32::MAX)));
+    Sample { batch: fold.cut(), refusals, topics: topics.collect() }
+}
+
+/// The columns of a table as its rows show them, each with the type of the values seen; none where
+/// only NULLs were.
+pub fn seen(rows: TableRows<'_>) -> Vec<(String, Option<Inferred>)> {
+    let mut columns: Vec<(String, Option<Inferred>)> = Vec::new();
+    for row in rows.rows() {
+        for column in row.columns().iter().filter(|column| !column.is_unavailable()) {
+            let seen = infer(column.json);
+            match columns.iter_mut().find(|(name, _)| *name == column.name) {
+                Some((_, known)) => {
+                    *known = known.map_or(seen, |known| Some(seen.map_or(known, |seen| known.or(seen))))
+                }
+                None => columns.push((column.name.to_string(), seen)),
+            }
+        }
+    }
+    columns
 }

@@ -56,7 +56,7 @@ async fn a_destination_that_refuses_connections_moves_no_offset() {
     proxy.plan(Plan::new(Fault::Hang).containing(ROWS));
     let run = Running::start(&live.stage, &["--until-end"]);
     proxy.wait_until(|counters| counters.hung >= 1).await;
-    proxy.refuse();
+    proxy.refuse().await;
     heals(&live, &proxy, run).await;
 }
 
@@ -83,7 +83,7 @@ async fn a_request_cut_in_its_body_is_repeated() {
 #[tokio::test]
 async fn a_destination_that_stays_away_ends_a_bounded_run_with_its_own_code() {
     let (live, proxy) = behind_a_proxy().await;
-    proxy.refuse();
+    proxy.refuse().await;
     let output = live.stage.output(&["--until-end", "--deadline", "1s"]);
     assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(live.committed().await, [0, 0, 0]);

@@ -142,9 +142,8 @@ impl KafkaConfig {
     /// Each partition has a queue of its own, and librdkafka's limits are per queue, so the
     /// budget is divided.
     pub(super) fn consumer(&self, partitions: usize) -> ClientConfig {
-        let share = |budget: usize, least: usize, most: usize| {
-            (budget / partitions.max(1)).clamp(least, most).to_string()
-        };
+        let share =
+            |budget: usize, least: usize, most: usize| (budget / partitions.max(1)).clamp(least, most).to_string();
         let mut consumer = self.client();
         let defaults = [
             ("queued.max.messages.kbytes", share(QUEUED_BYTES / 1024, 64, 8 * 1024)),

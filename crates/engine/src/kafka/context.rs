@@ -189,7 +189,9 @@ mod tests {
     fn the_end_is_read_from_librdkafkas_words_and_nothing_else() {
         let reason = "Fetch from broker 1 reached end of partition at offset 42 (HighwaterMark 43)";
         assert_eq!(end_in(reason), Ok(42));
-        for other in ["Fetch from broker 1 reached end of partition", "end of partition at offset x (HighwaterMark 1)", ""] {
+        for other in
+            ["Fetch from broker 1 reached end of partition", "end of partition at offset x (HighwaterMark 1)", ""]
+        {
             assert!(end_in(other).is_err(), "{other}");
         }
     }

@@ -152,11 +152,8 @@ impl Reader {
     /// A topic that was deleted and made anew is another log, and librdkafka would read on in it at
     /// the old offset.
     fn compare_ids(&self) -> Result<(), SourceError> {
-        let known: BTreeMap<&str, TopicId> = self
-            .intakes
-            .iter()
-            .filter_map(|intake| Some((&*intake.partition.topic, intake.topic_id?)))
-            .collect();
+        let known: BTreeMap<&str, TopicId> =
+            self.intakes.iter().filter_map(|intake| Some((&*intake.partition.topic, intake.topic_id?))).collect();
         let names: Vec<&str> = known.keys().copied().collect();
         let current = match topic_ids(self.consumer.client(), &names, PATIENCE) {
             Ok(current) => current,

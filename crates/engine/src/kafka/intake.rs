@@ -56,11 +56,7 @@ pub(super) struct Intake {
 impl Intake {
     /// Splits the partition's queue off, so that its records never come through the main queue:
     /// must happen before the partition is assigned. None if librdkafka does not know it.
-    pub(super) fn open(
-        consumer: &Arc<Consumer>,
-        generation: u64,
-        at: &Start,
-    ) -> Option<Self> {
+    pub(super) fn open(consumer: &Arc<Consumer>, generation: u64, at: &Start) -> Option<Self> {
         let Start { partition, topic_id, start, committed, bound } = at.clone();
         let mut queue = consumer.split_partition_queue(&partition.topic, partition.number)?;
         let wake = consumer.context().wake.clone();

@@ -142,7 +142,7 @@ async fn blocking<T: Send + 'static>(
     what: &str,
     ask: impl FnOnce() -> Result<T, SourceError> + Send + 'static,
 ) -> Result<T, SourceError> {
-    tokio::task::spawn_blocking(ask).await.unwrap_or_else(|ended| {
-        Err(SourceError::new(SourceFailure::Contract, format!("{what} broke off ({ended})")))
-    })
+    tokio::task::spawn_blocking(ask)
+        .await
+        .unwrap_or_else(|ended| Err(SourceError::new(SourceFailure::Contract, format!("{what} broke off ({ended})"))))
 }

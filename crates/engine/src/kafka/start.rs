@@ -66,9 +66,9 @@ pub(super) fn resolve(
     for element in committed.elements() {
         let (topic, number) = (element.topic(), element.partition());
         let partition = Partition { topic: topics.get(topic).cloned().unwrap_or_else(|| topic.into()), number };
-        element.error().map_err(|error| {
-            ask(&format!("reading the offset of group {} for {partition}", config.group), &error)
-        })?;
+        element
+            .error()
+            .map_err(|error| ask(&format!("reading the offset of group {} for {partition}", config.group), &error))?;
         let committed = match element.offset() {
             rdkafka::Offset::Offset(offset) => Some(offset),
             _ => None,
@@ -161,10 +161,7 @@ fn beyond(config: &KafkaConfig, partition: &Partition, offset: Offset, end: Offs
          or truncated, so the group's offsets belong to another log. Read it under a new group, or move this one to the \
          beginning ({command})",
         group = config.group,
-        command = format_args!(
-            "{} --to-earliest --execute",
-            reset_offsets(config, partition)
-        ),
+        command = format_args!("{} --to-earliest --execute", reset_offsets(config, partition)),
     );
     SourceError::new(SourceFailure::Contract, message)
 }

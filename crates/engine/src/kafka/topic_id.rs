@@ -80,8 +80,11 @@ fn describe<C: ClientContext>(
     topics: &[&str],
     timeout: Duration,
 ) -> Result<Owned<sys::rd_kafka_event_t>, RDKafkaErrorCode> {
-    let names: Vec<CString> =
-        topics.iter().map(|name| CString::new(*name)).collect::<Result<_, _>>().map_err(|_| RDKafkaErrorCode::InvalidTopic)?;
+    let names: Vec<CString> = topics
+        .iter()
+        .map(|name| CString::new(*name))
+        .collect::<Result<_, _>>()
+        .map_err(|_| RDKafkaErrorCode::InvalidTopic)?;
     let mut pointers: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
     let native = client.native_ptr();
 
@@ -93,8 +96,7 @@ fn describe<C: ClientContext>(
     };
     // SAFETY: `native` lives as long as `client`, which is borrowed throughout; the options are ours.
     let options = unsafe {
-        let made =
-            sys::rd_kafka_AdminOptions_new(native, sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS);
+        let made = sys::rd_kafka_AdminOptions_new(native, sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS);
         Owned::take(made, sys::rd_kafka_AdminOptions_destroy)
     };
     // SAFETY: as above; the queue is ours.
@@ -147,9 +149,8 @@ fn read(topic: *const sys::rd_kafka_TopicDescription_t) -> Result<(String, Optio
     // SAFETY: not null, NUL-terminated, valid as long as the event.
     let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| RDKafkaErrorCode::InvalidTopic)?;
     // SAFETY: not null, valid as long as the event.
-    let (high, low) = unsafe {
-        (sys::rd_kafka_Uuid_most_significant_bits(id), sys::rd_kafka_Uuid_least_significant_bits(id))
-    };
+    let (high, low) =
+        unsafe { (sys::rd_kafka_Uuid_most_significant_bits(id), sys::rd_kafka_Uuid_least_significant_bits(id)) };
     let id = Uuid::from_u64_pair(high.cast_unsigned(), low.cast_unsigned());
     Ok((name.to_owned(), (!id.is_nil()).then_some(TopicId(id))))
 }

@@ -46,7 +46,8 @@ pub(super) fn subscription(topics: &[String]) -> Vec<String> {
 
 fn expression(glob: &str) -> String {
     let symbols: Vec<char> = glob.chars().collect();
-    let body = if glob.starts_with(INTERNAL) { Some(plain(&symbols)) } else { without_prefix(&symbols, INTERNAL.len()) };
+    let body =
+        if glob.starts_with(INTERNAL) { Some(plain(&symbols)) } else { without_prefix(&symbols, INTERNAL.len()) };
     // A glob that matches internal topics only is one that begins with their prefix.
     format!("^{}$", body.unwrap_or_default())
 }
@@ -70,11 +71,9 @@ fn without_prefix(glob: &[char], underscores: usize) -> Option<String> {
     };
     match glob {
         [] => Some(String::new()),
-        ['*', rest @ ..] => any_of([
-            without_prefix(rest, underscores),
-            Some(format!("[^_].*{}", plain(rest))),
-            fewer(glob),
-        ]),
+        ['*', rest @ ..] => {
+            any_of([without_prefix(rest, underscores), Some(format!("[^_].*{}", plain(rest))), fewer(glob)])
+        }
         ['?', rest @ ..] => any_of([Some(format!("[^_]{}", plain(rest))), fewer(rest), None]),
         ['_', rest @ ..] => fewer(rest),
         _ => Some(plain(glob)),

@@ -14,7 +14,7 @@ use super::naming::Naming;
 use super::sink::ClickHouse;
 use super::table::describe;
 use super::validate;
-use crate::sinks::finding::Finding;
+use crate::finding::Finding;
 
 /// A table that the topics will write.
 #[derive(Clone, Copy, Debug)]

@@ -21,7 +21,7 @@ use super::server::Server;
 use super::table::{Table, describe};
 use super::validate::{self, refusal};
 use crate::config::{Evolution, Target};
-use crate::sinks::finding::Finding;
+use crate::finding::Finding;
 
 /// A target table that may be written.
 pub(crate) struct Known {

@@ -12,7 +12,7 @@ use super::ddl::{add_columns, modify_column};
 use super::names::{identifier, identifiers};
 use super::naming::Naming;
 use super::table::Table;
-use crate::sinks::finding::Finding;
+use crate::finding::Finding;
 
 /// The findings that stop a run, as one error; none where a run may start.
 pub(crate) fn refusal(operation: &str, findings: &[Finding]) -> Option<SinkError> {

@@ -308,8 +308,9 @@ impl<'a> Writer<'a> {
             self.prepared.shapes.swap(0, at);
             return Ok(self.prepared.shapes[0].clone());
         }
+        let evolution = self.prepared.evolution();
         loop {
-            match Shape::of(self.prepared, columns, keeps)? {
+            match Shape::of(self.prepared, columns, keeps, evolution)? {
                 Ok(shape) => {
                     let shape = Arc::new(shape);
                     // Few in practice; bounded whatever a topic brings.
@@ -318,10 +319,11 @@ impl<'a> Writer<'a> {
                     return Ok(shape);
                 }
                 Err(at) => {
-                    let change = row.change();
-                    let field = change.schema.as_ref().and_then(|schema| schema.field(&columns[at].name, at));
-                    let name = self.prepared.plan.column(&columns[at].name, false).unwrap_or_default().to_owned();
-                    self.prepared.grow(self.connection, &name, columns[at].json, field.map(|f| &f.source_type), row)?;
+                    let Carried { name, json } = columns[at];
+                    let schema = row.change().schema.as_ref();
+                    let source_type = schema.and_then(|schema| schema.field(name, at)).map(|field| &field.source_type);
+                    let name = self.prepared.plan.column(name, false).unwrap_or_default().to_owned();
+                    self.prepared.grow(self.connection, (&name, json), source_type, evolution, row)?;
                 }
             }
         }

@@ -112,11 +112,11 @@ fn number<'a>(text: Cow<'a, str>, storage: &Storage) -> Result<Bound<'a>, Misfit
     }
     let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
     let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
-    // A float holds any 15 digits; SQLite itself converts the text and shows the same again.
+    // The nearest float stands for any 15 digits. SQLite's own conversion may miss the nearest.
     if digits.trim_matches('0').len() > 15 {
         return Err(Misfit::TooManyDigits);
     }
-    Ok(Bound::Text(text))
+    text.parse().map(Bound::Real).map_err(|_| Misfit::NoNumber)
 }
 
 /// Whether SQLite takes this text for a number.

@@ -18,13 +18,12 @@ use super::shape::{Shape, Statements};
 use super::table::{self, Column, Description};
 use super::validate;
 use crate::config::target::{Deletes, Evolution, Target};
-use crate::sinks::finding::Finding;
+use crate::finding::Finding;
 use crate::sinks::plan::Plan;
 
 /// A target table that may be written.
 #[derive(Debug)]
 pub(super) struct Prepared {
-    topic: Arc<str>,
     lineage: Arc<Lineage>,
     pub(super) plan: Plan,
     evolution: Evolution,
@@ -92,7 +91,6 @@ pub(super) fn prepare(
     let is_deleted = table.column(&plan.meta.is_deleted).map(|column| column.name.clone());
     let key_names: Vec<&str> = key.iter().map(|k| table.columns[k.at].name.as_str()).collect();
     Ok(Prepared {
-        topic: rows.topic().clone(),
         lineage: change.lineage.clone(),
         evolution: target.evolution,
         create: target.create,
@@ -192,12 +190,6 @@ impl Prepared {
                 change.lineage, self.lineage
             ));
         }
-        if change.record.partition.topic != self.topic {
-            return refused(format!(
-                "topic {} also fills this table, which is filled from {}; leave one of them out of [source] topics",
-                change.record.partition.topic, self.topic
-            ));
-        }
         let fits = |name: &str| self.key.iter().any(|k| *k.source == *name);
         if change.key.names().count() != self.key.len() || !change.key.names().all(fits) {
             let names = |names: Vec<&str>| name::list(names);
@@ -216,22 +208,22 @@ impl Prepared {
         format!("write to \"{}\"", self.table.name)
     }
 
-    /// Adds a column that the table lacks, leaves it out, or refuses it. True if it was added.
+    /// Adds a column that the table lacks, leaves it out, or refuses it, as `evolution` says.
     pub(super) fn grow(
         &mut self,
         connection: &Connection,
-        column: &str,
-        json: &str,
+        (column, json): (&str, &str),
         source_type: Option<&SourceType>,
+        evolution: Evolution,
         row: Row<'_>,
-    ) -> Outcome<bool> {
+    ) -> Outcome<()> {
         let kind = match (self.plan.declared_type(column), source_type) {
             (Some(declared), _) => declared_type(&self.operation(), column, declared)?,
             (None, Some(source_type)) => NewType::of_source(source_type),
             (None, None) => NewType::of_values(infer(json)),
         };
         let sql = add_column(&self.table, column, &kind);
-        match self.evolution() {
+        match evolution {
             Evolution::Refuse => Err(contract(
                 self.operation(),
                 format!(
@@ -246,7 +238,7 @@ impl Prepared {
                     "a new column is left out: [sink] evolution = \"ignore\""
                 );
                 self.ignored.insert(column.to_owned());
-                Ok(false)
+                Ok(())
             }
             Evolution::Add => {
                 connection
@@ -258,18 +250,14 @@ impl Prepared {
                     self.table = described;
                 }
                 self.shapes.clear();
-                Ok(true)
+                Ok(())
             }
         }
     }
 
-    /// True where a column that the table lacks is added to it.
-    pub(super) fn adds_columns(&self) -> bool {
-        self.evolution() == Evolution::Add
-    }
-
-    /// A table made for a delete has the key alone: its first columns are no change of it.
-    fn evolution(&self) -> Evolution {
+    /// What happens to columns that the table lacks. A table made for a delete has the key alone:
+    /// the columns of its first row are no change of it.
+    pub(super) fn evolution(&self) -> Evolution {
         if self.create && self.has_key_alone() { Evolution::Add } else { self.evolution }
     }
 

@@ -10,6 +10,7 @@ use super::ddl;
 use super::failure::Outcome;
 use super::name::{list, quoted, same, tombstones};
 use super::prepared::Prepared;
+use crate::config::target::Evolution;
 use crate::sinks::plan::Plan;
 
 /// The statements of a table that do not depend on the columns of a record.
@@ -109,7 +110,12 @@ impl Shape {
     }
 
     /// The shape of these columns; or the place of one that the table lacks and that has a value.
-    pub(super) fn of(prepared: &Prepared, columns: &[&Carried<'_>], keeps: &[bool]) -> Outcome<Result<Self, usize>> {
+    pub(super) fn of(
+        prepared: &Prepared,
+        columns: &[&Carried<'_>],
+        keeps: &[bool],
+        evolution: Evolution,
+    ) -> Outcome<Result<Self, usize>> {
         let plan = &prepared.plan;
         let meta = ddl::meta_columns(plan);
         let (mut bound, mut absent): (Vec<(usize, usize)>, Vec<usize>) = (Vec::new(), Vec::new());
@@ -127,7 +133,7 @@ impl Shape {
                 match carried.json {
                     _ if prepared.ignored.contains(name) => {}
                     "null" => absent.push(at),
-                    _ if keeps[at] && prepared.adds_columns() => loses = true,
+                    _ if keeps[at] && evolution == Evolution::Add => loses = true,
                     _ => return Ok(Err(at)),
                 }
                 continue;

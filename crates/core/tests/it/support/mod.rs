@@ -1,0 +1,10 @@
+//! What the tests stand on: recordings, made-up records, a destination, the truth.
+
+pub mod capture;
+pub mod destination;
+pub mod line;
+pub mod sample;
+pub mod schedule;
+pub mod source;
+pub mod table;
+pub mod truth;

@@ -1,0 +1,1 @@
+//! Topics recorded from real servers end as the source tables are.
