@@ -3,7 +3,8 @@
 use crate::records::{Log, batch, event};
 use crate::stage::{apply, declaring, staged};
 
-const COLUMNS: &[(&str, &str)] = &[("id", "Int64"), ("v", "String"), ("n", "Int32 DEFAULT 7"), ("w", "Nullable(String)")];
+const COLUMNS: &[(&str, &str)] =
+    &[("id", "Int64"), ("v", "String"), ("n", "Int32 DEFAULT 7"), ("w", "Nullable(String)")];
 
 #[tokio::test]
 async fn a_delete_marker_holds_the_columns_defaults() {

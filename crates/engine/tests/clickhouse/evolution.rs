@@ -49,13 +49,15 @@ async fn a_column_of_a_connect_schema_is_added_with_its_type() {
         let day = ("day", r#"{"type":"int32","optional":false,"name":"io.debezium.time.Date"}"#);
         let mut log = Log::default();
         let mut sink = stage.sink(creating()).await;
-        apply(&mut sink, &log.batch(&[event("c", 100, r#"{"id":1}"#, r#"{"id":1}"#).with_schema(&[id])])).await.unwrap();
+        apply(&mut sink, &log.batch(&[event("c", 100, r#"{"id":1}"#, r#"{"id":1}"#).with_schema(&[id])]))
+            .await
+            .unwrap();
         let later = event("c", 110, r#"{"id":2}"#, r#"{"id":2,"day":19675}"#).with_schema(&[id, day]);
         apply(&mut sink, &log.batch(&[later])).await.unwrap();
-        assert_eq!(stage.rows("SELECT id, day, toTypeName(day) FROM t_current ORDER BY id").await, [
-            "1\t\\N\tNullable(Date32)",
-            "2\t2023-11-14\tNullable(Date32)"
-        ]);
+        assert_eq!(
+            stage.rows("SELECT id, day, toTypeName(day) FROM t_current ORDER BY id").await,
+            ["1\t\\N\tNullable(Date32)", "2\t2023-11-14\tNullable(Date32)"]
+        );
     })
     .await;
 }
@@ -149,6 +151,34 @@ async fn a_wider_source_type_stops_with_the_ddl_when_a_value_no_longer_fits() {
             "encoding rows for `shop`.`t`: record srv.public.t:0:2: column `n` (Nullable(Int32)): out of the range of int32; \
              the source's type is another now; run ALTER TABLE `shop`.`t` MODIFY COLUMN `n` Nullable(Int64)"
         );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_column_that_looks_renamed_stops_before_a_value_is_blanked() {
+    staged(async |stage| {
+        let columns = [("id", "Int64"), ("b_renamed", "Nullable(String)"), ("seen_at", "DateTime DEFAULT now()")];
+        let mut log = Log::default();
+        let mut sink = stage.sink(declaring(&columns)).await;
+        apply(&mut sink, &log.batch(&[event("c", 100, r#"{"id":37}"#, r#"{"id":37,"b_renamed":"v37"}"#)])).await.unwrap();
+        // Still in flight when the target was renamed.
+        let late = log.batch(&[event("u", 110, r#"{"id":37}"#, r#"{"id":37,"b":"upd37"}"#)]);
+        let error = apply(&mut sink, &late).await.unwrap_err();
+        assert_eq!(error.kind, FailureKind::Contract);
+        assert_eq!(
+            stage.message(&error),
+            "preparing rows for `shop`.`t`: records of public.t carry the column `b`, which the table lacks, and do not carry \
+             `b_renamed`, which it has; if it was renamed, name it in `rename` of [tables.\"public.t\"], or run ALTER TABLE \
+             `shop`.`t` RENAME COLUMN `b_renamed` TO `b`; if they are two, add or drop one by hand: rows without `b_renamed` \
+             take its default"
+        );
+        assert_eq!(stage.rows("SELECT id, b_renamed FROM t_current").await, ["37\tv37"]);
+        // The rule that the message names.
+        let mut target = declaring(&columns);
+        target.tables.get_mut("public.t").unwrap().rename.insert("b".into(), "b_renamed".into());
+        stage.apply(target, &late).await.unwrap();
+        assert_eq!(stage.rows("SELECT id, b_renamed FROM t_current").await, ["37\tupd37"]);
     })
     .await;
 }

@@ -4,8 +4,8 @@ use settle_core::sink::{Effect, FailureKind, Sink};
 use settle_engine::sinks::clickhouse::ClickHouse;
 use settle_testkit::proxy::{Fault, Plan, Proxy};
 
-use crate::records::{Log, batch, event};
 use crate::recorder::Recorder;
+use crate::records::{Log, batch, event};
 use crate::stage::{apply, creating, declaring, open, parts, secret, staged};
 
 const ID_V: &[(&str, &str)] = &[("id", "Int64"), ("v", "Nullable(String)")];
@@ -71,7 +71,10 @@ async fn a_lost_reply_leaves_the_effect_unknown_and_the_same_bytes_are_sent_agai
             assert_eq!((error.kind, error.effect), (FailureKind::Unreachable, Effect::Unknown), "{error}");
             assert_eq!(
                 stage.message(&error),
-                format!("inserting into `shop`.`t`: the connection to {} broke before the answer was complete", recorder.url())
+                format!(
+                    "inserting into `shop`.`t`: the connection to {} broke before the answer was complete",
+                    recorder.url()
+                )
             );
             sent.push(recorder.take_inserts());
         }
@@ -104,9 +107,13 @@ async fn the_settings_that_the_promises_need_are_sent_with_every_insert() {
         let addresses = recorder.insert_addresses();
         assert_eq!(addresses.len(), 2, "settle_meta and the table");
         for sent in addresses {
-            for setting in
-                ["async_insert=0", "wait_end_of_query=1", "insert_deduplicate=0", "input_format_null_as_default=0", "max_insert_threads=1"]
-            {
+            for setting in [
+                "async_insert=0",
+                "wait_end_of_query=1",
+                "insert_deduplicate=0",
+                "input_format_null_as_default=0",
+                "max_insert_threads=1",
+            ] {
                 assert!(sent.contains(setting), "{setting} in {sent}");
             }
         }
@@ -138,7 +145,13 @@ async fn refusals_of_an_insert_by_their_kind() {
         (200, (None, text(241, "Memory limit exceeded", "MEMORY_LIMIT_EXCEEDED").1), Overloaded, Unknown),
         (
             200,
-            (None, format!("__exception__\r\nabcdefgh\r\n{}\r\n75 abcdefgh\r\n__exception__\r\n", text(53, "Type mismatch", "TYPE_MISMATCH").1)),
+            (
+                None,
+                format!(
+                    "__exception__\r\nabcdefgh\r\n{}\r\n75 abcdefgh\r\n__exception__\r\n",
+                    text(53, "Type mismatch", "TYPE_MISMATCH").1
+                ),
+            ),
             Row,
             Unknown,
         ),
@@ -173,7 +186,10 @@ async fn a_server_that_hangs_is_given_up_after_the_time_out() {
         proxy.plan(Plan::new(Fault::Hang));
         let error = open(&mut sink).await.unwrap_err();
         assert_eq!((error.kind, error.effect), (FailureKind::Unreachable, Effect::Unknown));
-        assert_eq!(error.to_string(), format!("connecting to ClickHouse: no answer from {} within 300 ms", proxy.url()));
+        assert_eq!(
+            error.to_string(),
+            format!("connecting to ClickHouse: no answer from {} within 300 ms", proxy.url())
+        );
     })
     .await;
 }

@@ -7,7 +7,8 @@ use crate::stage::{declaring, staged};
 async fn quotes_dots_spaces_and_backticks_in_names() {
     let names = ["a`b", "c\"d", "e'f", "g.h", "i j", "k\\l", "m;--", "größe", "select", "tab\tbed", "_part"];
     staged(async |stage| {
-        let columns: Vec<_> = [("`k'ey`", "Int64")].into_iter().chain(names.iter().map(|n| (*n, "Nullable(String)"))).collect();
+        let columns: Vec<_> =
+            [("`k'ey`", "Int64")].into_iter().chain(names.iter().map(|n| (*n, "Nullable(String)"))).collect();
         let mut target = declaring(&columns);
         let table = "o`r\"d'e.r s\\";
         let rule = target.tables.get_mut("public.t").unwrap();
@@ -18,10 +19,14 @@ async fn quotes_dots_spaces_and_backticks_in_names() {
             format!("{{\"`k'ey`\":{id},{},\"new`\":{id}}}", fields.join(","))
         };
         let key = |id: u32| format!("{{\"`k'ey`\":{id}}}");
-        let events = [event("c", 100, &key(1), &row(1)), event("c", 110, &key(2), &row(2)), event("d", 120, &key(2), "")];
+        let events =
+            [event("c", 100, &key(1), &row(1)), event("c", 110, &key(2), &row(2)), event("d", 120, &key(2), "")];
         stage.apply(target.clone(), &batch(&events)).await.unwrap();
         stage.apply(target, &batch(&events)).await.unwrap();
-        assert_eq!(stage.rows("SHOW TABLES").await, ["o`r\"d\\'e.r s\\\\", "o`r\"d\\'e.r s\\\\_current", "settle_meta"]);
+        assert_eq!(
+            stage.rows("SHOW TABLES").await,
+            ["o`r\"d\\'e.r s\\\\", "o`r\"d\\'e.r s\\\\_current", "settle_meta"]
+        );
         let shown = stage.rows("SELECT * FROM `o\\`r\"d'e.r s\\\\_current`").await;
         assert_eq!(shown, [format!("1\t{}1", "v1\t".repeat(names.len()))]);
     })

@@ -101,7 +101,8 @@ async fn request(client: &mut TcpStream) -> Option<(String, Vec<u8>)> {
         }
     };
     let head = String::from_utf8(bytes[..end].to_vec()).ok()?;
-    let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
+    let length =
+        head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
     let length: usize = length.unwrap_or(0);
     while bytes.len() < end + length {
         if client.read_buf(&mut bytes).await.ok()? == 0 {

@@ -73,7 +73,8 @@ impl Event {
     fn payload(&self) -> String {
         let Self { op, after, lsn, table, database, .. } = self;
         let after = if after.is_empty() { "null" } else { after };
-        let sequence = if self.full_snapshot { format!("[null,\\\"{lsn}\\\"]") } else { format!("[\\\"{lsn}\\\",\\\"{lsn}\\\"]") };
+        let sequence =
+            if self.full_snapshot { format!("[null,\\\"{lsn}\\\"]") } else { format!("[\\\"{lsn}\\\",\\\"{lsn}\\\"]") };
         let envelope = format!(
             r#"{{"op":"{op}","before":null,"after":{after},"source":{{"connector":"postgresql","name":"srv","db":"{database}","schema":"public","table":"{table}","ts_ms":1700000000123,"lsn":{lsn},"sequence":"{sequence}"}}}}"#
         );

@@ -372,7 +372,8 @@ async fn check_finds_everything_at_once_and_changes_nothing() {
             findings.iter().filter(|f| f.severity == severity).map(shown).collect::<Vec<_>>()
         };
         let errors = of(Severity::Error);
-        let about = ["has ORDER BY", "has PARTITION BY", "has no column `_op`", "column `q`", "`shop`.`u` does not exist"];
+        let about =
+            ["has ORDER BY", "has PARTITION BY", "has no column `_op`", "column `q`", "`shop`.`u` does not exist"];
         assert_eq!(errors.len(), about.len(), "{errors:#?}");
         for (error, about) in errors.iter().zip(about) {
             assert!(error.contains(about), "{error}");

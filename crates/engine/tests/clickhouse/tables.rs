@@ -67,10 +67,8 @@ async fn replays_in_any_order_leave_the_greatest_version() {
             event("c", 100, r#"{"id":1}"#, r#"{"id":1,"v":"a"}"#),
             event("c", 110, r#"{"id":2}"#, r#"{"id":2,"v":"b"}"#),
         ]);
-        let second = log.batch(&[
-            event("u", 200, r#"{"id":1}"#, r#"{"id":1,"v":"a2"}"#),
-            event("d", 210, r#"{"id":2}"#, ""),
-        ]);
+        let second =
+            log.batch(&[event("u", 200, r#"{"id":1}"#, r#"{"id":1,"v":"a2"}"#), event("d", 210, r#"{"id":2}"#, "")]);
         for order in [[&first, &second], [&second, &first], [&first, &first], [&second, &second]] {
             for one in order {
                 stage.apply(declaring(ID_V), one).await.unwrap();
@@ -99,7 +97,10 @@ async fn a_key_of_several_columns_is_the_sorting_key_in_its_order() {
             event("d", 120, r#"{"a":1,"b":"z"}"#, ""),
         ];
         stage.apply(target, &batch(&events)).await.unwrap();
-        assert_eq!(stage.rows("SELECT sorting_key FROM system.tables WHERE database = currentDatabase() AND name = 't'").await, ["a, b"]);
+        assert_eq!(
+            stage.rows("SELECT sorting_key FROM system.tables WHERE database = currentDatabase() AND name = 't'").await,
+            ["a, b"]
+        );
         assert_eq!(stage.rows("SELECT a, b, v FROM t_current").await, ["1\tx\"y\t1"]);
     })
     .await;
@@ -168,7 +169,10 @@ async fn several_tables_in_one_batch() {
         ];
         let outcome = stage.apply(target, &batch(&events)).await.unwrap();
         assert_eq!(outcome.applied, 2);
-        assert_eq!(stage.rows("SELECT v FROM t_current UNION ALL SELECT v FROM u_current ORDER BY v").await, ["a", "b"]);
+        assert_eq!(
+            stage.rows("SELECT v FROM t_current UNION ALL SELECT v FROM u_current ORDER BY v").await,
+            ["a", "b"]
+        );
     })
     .await;
 }

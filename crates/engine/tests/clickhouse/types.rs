@@ -16,7 +16,12 @@ fn row(json: &str, schema: Option<&str>) -> Event {
 }
 
 /// Writes the value into a fresh table and reads it back as text.
-async fn round_trip(stage: &Stage, target: Target, json: &str, schema: Option<&str>) -> Result<String, (FailureKind, String)> {
+async fn round_trip(
+    stage: &Stage,
+    target: Target,
+    json: &str,
+    schema: Option<&str>,
+) -> Result<String, (FailureKind, String)> {
     stage.run("DROP TABLE IF EXISTS t").await;
     stage.run("DROP VIEW IF EXISTS t_current").await;
     match stage.apply(target, &batch(&[row(json, schema)])).await {
@@ -41,8 +46,10 @@ async fn values_without_a_schema_are_read_as_the_declared_type() {
         ("Decimal(12, 2)", &[("\"1234567890.12\"", "1234567890.12"), ("0.1", "0.1"), ("\"-0.01\"", "-0.01")]),
         (
             "Decimal(76, 10)",
-            &[("\"123456789012345678901234567890123456789012345678901234567890123456.0123456789\"",
-               "123456789012345678901234567890123456789012345678901234567890123456.0123456789")],
+            &[(
+                "\"123456789012345678901234567890123456789012345678901234567890123456.0123456789\"",
+                "123456789012345678901234567890123456789012345678901234567890123456.0123456789",
+            )],
         ),
         ("String", &[(r#""naïve\u0000\n\"""#, "naïve\0\n\""), ("\"\"", "")]),
         ("LowCardinality(String)", &[("\"a\"", "a")]),
@@ -98,7 +105,8 @@ async fn values_without_a_schema_are_read_as_the_declared_type() {
 #[tokio::test]
 async fn columns_created_from_a_schema_hold_its_values() {
     let named = |base: &str, name: &str| format!(r#"{{"type":"{base}","optional":true,"name":"{name}"}}"#);
-    let decimal = r#"{"type":"bytes","optional":true,"name":"org.apache.kafka.connect.data.Decimal","parameters":{"scale":"3"}}"#;
+    let decimal =
+        r#"{"type":"bytes","optional":true,"name":"org.apache.kafka.connect.data.Decimal","parameters":{"scale":"3"}}"#;
     let array = r#"{"type":"array","optional":true,"items":{"type":"int32","optional":true}}"#;
     let variable = r#"{"type":"struct","optional":true,"name":"io.debezium.data.VariableScaleDecimal","fields":[{"field":"scale","type":"int32"},{"field":"value","type":"bytes"}]}"#;
     let cases = [
@@ -108,11 +116,36 @@ async fn columns_created_from_a_schema_hold_its_values() {
         (variable.to_owned(), r#"{"scale":2,"value":"BNI="}"#, "Nullable(String)", "12.34"),
         (named("int32", "io.debezium.time.Date"), "-25567", "Nullable(Date32)", "1900-01-01"),
         (named("int64", "io.debezium.time.MicroTime"), "3600000001", "Nullable(String)", "01:00:00.000001"),
-        (named("int64", "io.debezium.time.MicroTimestamp"), "1700000000123456", "Nullable(DateTime64(6, 'UTC'))", "2023-11-14 22:13:20.123456"),
-        (named("int64", "io.debezium.time.NanoTimestamp"), "1700000000123456789", "Nullable(DateTime64(9, 'UTC'))", "2023-11-14 22:13:20.123456789"),
-        (named("string", "io.debezium.time.ZonedTimestamp"), "\"2023-11-14T23:13:20.5+01:00\"", "Nullable(DateTime64(6, 'UTC'))", "2023-11-14 22:13:20.500000"),
-        (named("string", "io.debezium.data.Uuid"), "\"01a22d52-e40c-71c7-aa86-51b285b99459\"", "Nullable(UUID)", "01a22d52-e40c-71c7-aa86-51b285b99459"),
-        (named("string", "io.debezium.data.Json"), r#""{\"b\":1,\"a\":9223372036854775808,\"b\":3}""#, "Nullable(String)", r#"{"b":1,"a":9223372036854775808,"b":3}"#),
+        (
+            named("int64", "io.debezium.time.MicroTimestamp"),
+            "1700000000123456",
+            "Nullable(DateTime64(6, 'UTC'))",
+            "2023-11-14 22:13:20.123456",
+        ),
+        (
+            named("int64", "io.debezium.time.NanoTimestamp"),
+            "1700000000123456789",
+            "Nullable(DateTime64(9, 'UTC'))",
+            "2023-11-14 22:13:20.123456789",
+        ),
+        (
+            named("string", "io.debezium.time.ZonedTimestamp"),
+            "\"2023-11-14T23:13:20.5+01:00\"",
+            "Nullable(DateTime64(6, 'UTC'))",
+            "2023-11-14 22:13:20.500000",
+        ),
+        (
+            named("string", "io.debezium.data.Uuid"),
+            "\"01a22d52-e40c-71c7-aa86-51b285b99459\"",
+            "Nullable(UUID)",
+            "01a22d52-e40c-71c7-aa86-51b285b99459",
+        ),
+        (
+            named("string", "io.debezium.data.Json"),
+            r#""{\"b\":1,\"a\":9223372036854775808,\"b\":3}""#,
+            "Nullable(String)",
+            r#"{"b":1,"a":9223372036854775808,"b":3}"#,
+        ),
         (named("string", "io.debezium.data.Json"), "\"null\"", "Nullable(String)", "null"),
         (named("string", "io.debezium.data.Enum"), "\"public\"", "LowCardinality(Nullable(String))", "public"),
         (array.to_owned(), "[1,null]", "Nullable(String)", "[1,null]"),
@@ -161,22 +194,38 @@ async fn what_a_column_cannot_hold_is_refused_by_name_and_nothing_is_written() {
         ("Decimal(4, 2)", "\"1.234\"", Row, "more digits than decimal(4, 2) holds"),
         ("Date", "\"1969-12-31\"", Row, "out of the range of Date"),
         ("DateTime('UTC')", "\"1969-12-31T23:59:59Z\"", Row, "out of the range of DateTime"),
-        ("DateTime64(9, 'UTC')", "\"2500-01-01T00:00:00Z\"", Row, "out of the range of DateTime64"),
+        (
+            "DateTime64(9, 'UTC')",
+            "\"2500-01-01T00:00:00Z\"",
+            Row,
+            "out of the range of DateTime64 on this server; a String column keeps every date as text",
+        ),
         ("DateTime64(3, 'UTC')", "\"2023-11-14T22:13:20.123456Z\"", Row, "more digits than timestamp(3) holds"),
         ("FixedString(4)", "\"abc\"", Row, "3 bytes where FixedString(4) holds exactly 4"),
-        ("Enum8('a' = 1, 'b' = 2)", "\"c\"", Row, "a label that the enum does not have; add it with ALTER TABLE … MODIFY COLUMN"),
-        ("Enum8('a' = 1, 'b' = 2)", "\"\"", Row, "a label that the enum does not have; add it with ALTER TABLE … MODIFY COLUMN"),
+        (
+            "Enum8('a' = 1, 'b' = 2)",
+            "\"c\"",
+            Row,
+            "a label that the enum does not have; add it with ALTER TABLE … MODIFY COLUMN",
+        ),
+        (
+            "Enum8('a' = 1, 'b' = 2)",
+            "\"\"",
+            Row,
+            "a label that the enum does not have; add it with ALTER TABLE … MODIFY COLUMN",
+        ),
         ("IPv4", "\"10.0.0.0/8\"", Row, "no address in the form that IPv4 gives back"),
         ("UUID", "\"x\"", Row, "a string that is no UUID where uuid is expected"),
         ("Array(Int32)", "null", Row, "NULL where the column is not Nullable"),
         ("Array(Int32)", "[1,null]", Row, "NULL where the column is not Nullable"),
         ("Array(Int32)", "7", Row, "no JSON array where the column holds one"),
-        ("Date32", "19000", Contract, "an integer without a schema: declare `time_precision_mode` in [source]"),
+        ("Date32", "19000", Contract, "an integer in a column of dates without a schema: declare `time_precision_mode` in [source]"),
     ];
     staged(async |stage| {
         for (text, json, kind, why) in cases {
             let refused = round_trip(stage, declaring(&[("id", "Int32"), ("c", text)]), json, None).await;
-            let message = format!("encoding rows for `shop`.`t`: record srv.public.t:0:0: column `c` ({}): {why}", text);
+            let message =
+                format!("encoding rows for `shop`.`t`: record srv.public.t:0:0: column `c` ({}): {why}", text);
             assert_eq!(refused, Err((kind, message)), "{json} into {text}");
             assert_eq!(stage.rows("SELECT count() FROM t").await, ["0"], "{json} into {text}");
         }

@@ -123,7 +123,7 @@ impl ClickHouse {
         {
             findings.push(Finding::warning(
                 format!("the view {view_name} does not show the columns of {name}"),
-                "create it anew from what `settle ddl` prints",
+                "a run makes it anew if settle made it; else create it from what `settle ddl` prints",
             ));
         }
         Ok(())
