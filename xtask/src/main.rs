@@ -5,7 +5,11 @@
     reason = "a command line tool of the workspace: printing is its output"
 )]
 
+mod child;
+mod ci;
+mod named;
 mod services;
+mod test;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -27,11 +31,17 @@ enum Task {
         #[command(subcommand)]
         action: services::Action,
     },
+    /// Run every test against real services, which are started for it and stopped after it
+    Test(test::Arguments),
+    /// Run what CI runs: format, lints, dependencies, documentation, names in the documents, tests
+    Ci,
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Task::Services { action } => services::run(action),
+        Task::Test(arguments) => test::run(&arguments),
+        Task::Ci => ci::run(),
     };
     done.unwrap_or_else(|failure| {
         eprintln!("error: {}", chain(failure.as_ref()));

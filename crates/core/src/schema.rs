@@ -248,10 +248,13 @@ pub enum Origin<'a> {
 }
 
 impl<'a> Origin<'a> {
-    /// The origin of a column: its field's type where the record has a schema, else the declaration.
-    pub fn of(field: Option<&'a Field>, conventions: &'a Conventions) -> Self {
-        match field {
-            Some(field) => Self::Connect(&field.source_type),
+    /// The origin of a column that is wanted as `kind`: its field's type where the record has a
+    /// schema, else the declaration. A schema's plain string says nothing of bytes (they are
+    /// strings under `binary.handling.mode=hex` and `base64`), so there the declaration decides.
+    pub fn of(field: Option<&'a Field>, conventions: &'a Conventions, kind: &Kind) -> Self {
+        match field.map(|field| &field.source_type) {
+            Some(SourceType::Text) if *kind == Kind::Bytes => Self::Schemaless(conventions),
+            Some(source_type) => Self::Connect(source_type),
             None => Self::Schemaless(conventions),
         }
     }
@@ -304,5 +307,43 @@ pub fn infer(json: &str) -> Option<Inferred> {
             Some(if fits(Kind::Int { bits: 64, signed: true }) { Inferred::Int64 } else { Inferred::Text })
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_value_tells_the_narrowest_type_that_keeps_it() {
+        for (json, wanted) in [
+            ("null", None),
+            ("true", Some(Inferred::Bool)),
+            ("7", Some(Inferred::Int64)),
+            ("-9223372036854775808", Some(Inferred::Int64)),
+            ("9223372036854775808", Some(Inferred::Text)),
+            ("1.0", Some(Inferred::Float64)),
+            ("1E300", Some(Inferred::Float64)),
+            ("1e400", Some(Inferred::Text)),
+            ("0.12345678901234567891", Some(Inferred::Text)),
+            ("\"7\"", Some(Inferred::Text)),
+            ("[1]", Some(Inferred::Json)),
+            ("{}", Some(Inferred::Json)),
+            ("-", None),
+            ("truth", None),
+            ("", None),
+        ] {
+            assert_eq!(infer(json), wanted, "{json}");
+        }
+    }
+
+    #[test]
+    fn two_values_meet_in_a_type_that_keeps_both() {
+        use Inferred as I;
+        assert_eq!(I::Int64.or(I::Int64), I::Int64);
+        assert_eq!(I::Int64.or(I::Float64), I::Float64);
+        assert_eq!(I::Float64.or(I::Int64), I::Float64);
+        assert_eq!(I::Bool.or(I::Int64), I::Text);
+        assert_eq!(I::Json.or(I::Text), I::Text);
     }
 }

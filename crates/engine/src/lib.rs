@@ -2,7 +2,11 @@
 
 pub mod capture;
 pub mod config;
+pub mod finding;
+pub mod kafka;
+pub mod pipeline;
 pub mod run;
+pub mod sampling;
 pub mod shutdown;
 pub mod sinks;
 pub mod source;

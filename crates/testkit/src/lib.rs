@@ -4,4 +4,10 @@
     allow(clippy::expect_used, clippy::panic, reason = "test code: a failure is a panic that says what was expected")
 )]
 
+#[cfg(feature = "clients")]
+pub mod clickhouse;
+#[cfg(feature = "clients")]
+pub mod kafka;
+#[cfg(feature = "clients")]
+pub mod proxy;
 pub mod services;

@@ -3,7 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod capture_into_sqlite;
+mod child;
+mod faults;
 mod kafka_into_clickhouse;
+mod kills;
 mod live;
+mod log_ends;
 mod shop;
 mod stage;

@@ -216,3 +216,6 @@ impl<'a> RawSchema<'a> {
         labels
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,10 +9,12 @@ use settle_core::lane::{Fed, Lane, LoneTombstones};
 use settle_core::ledger::Ledger;
 use settle_core::position::{Offset, Partition};
 use settle_core::record::Record;
-use settle_core::refusal::Refusal;
 use settle_core::sink::{Durable, Places};
 use settle_core::tally::Tally;
 
+use super::RunError;
+use super::owners::Owners;
+use crate::config::Target;
 use crate::source::{Assignment, Chunk};
 
 /// Batches handed to the writer and not yet proven: one being applied, one waiting.
@@ -25,11 +27,14 @@ struct Slot {
     seen: Offset,
     /// A bounded run reads nothing more of it.
     ended: bool,
+    /// Its end was reached once since it was assigned.
+    reached: bool,
 }
 
 /// The line.
 pub(super) struct Line {
     slots: BTreeMap<Partition, Slot>,
+    owners: Owners,
     /// Greatest next offset ever read here, per partition: survives revocations.
     high: BTreeMap<Partition, Offset>,
     fold: Fold,
@@ -53,8 +58,14 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn new(limits: Limits, lone_tombstones: LoneTombstones, max_messages: Option<u64>) -> Self {
+    pub(super) fn new(
+        limits: Limits,
+        lone_tombstones: LoneTombstones,
+        max_messages: Option<u64>,
+        target: Target,
+    ) -> Self {
         Self {
+            owners: Owners::new(target),
             slots: BTreeMap::new(),
             high: BTreeMap::new(),
             fold: Fold::new(limits),
@@ -86,7 +97,7 @@ impl Line {
             let recorded = topic_id.and_then(|id| places.applied_of(id, &partition)).unwrap_or(0);
             let seen = self.high.get(&partition).copied().unwrap_or(0).max(recorded);
             let lane = Lane::new(partition.clone(), start, &floors, self.lone_tombstones);
-            self.slots.insert(partition, Slot { lane, generation, seen, ended: false });
+            self.slots.insert(partition, Slot { lane, generation, seen, ended: false, reached: false });
         }
     }
 
@@ -119,7 +130,7 @@ impl Line {
 
     /// Feeds queued records until the batch is full or none is left. A refused record stops it;
     /// what came before it is kept.
-    pub(super) fn feed(&mut self, now_ms: u64) -> Result<(), Refusal> {
+    pub(super) fn feed(&mut self, now_ms: u64) -> Result<(), RunError> {
         while !self.must_cut && !self.fold.is_full() && !self.has_enough() {
             let (partition, offset, fed) = match self.held.take() {
                 Some(held) => held,
@@ -127,7 +138,9 @@ impl Line {
                     let Some(record) = self.backlog.pop_front() else { return Ok(()) };
                     let Some(slot) = self.slots.get_mut(&record.partition) else { continue };
                     let (partition, offset) = (record.partition.clone(), record.offset);
-                    (partition, offset, slot.lane.feed(record)?)
+                    let fed = slot.lane.feed(record)?;
+                    self.owners.check(&fed.event).map_err(RunError::Source)?;
+                    (partition, offset, fed)
                 }
             };
             if self.fold.must_cut_before(&fed.event) {
@@ -157,6 +170,7 @@ impl Line {
     ) {
         let Some(slot) = self.slots.get_mut(partition).filter(|slot| slot.generation == generation) else { return };
         slot.ended |= bounded;
+        slot.reached = true;
         let next = slot.lane.next();
         if end > next {
             slot.lane.pass(end);
@@ -185,6 +199,11 @@ impl Line {
     /// True if nothing fetched waits to be fed.
     pub(super) fn all_fed(&self) -> bool {
         self.backlog.is_empty() && self.held.is_none()
+    }
+
+    /// True if the end of every partition held was reached since it was assigned.
+    pub(super) fn all_reached(&self) -> bool {
+        !self.slots.is_empty() && self.slots.values().all(|slot| slot.reached)
     }
 
     /// True if every partition held has ended.

@@ -5,6 +5,7 @@
 
 mod commits;
 mod line;
+mod owners;
 pub mod progress;
 mod report;
 mod writer;
@@ -19,6 +20,7 @@ use settle_core::sink::{PlacedPartition, Sink, SinkError};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use crate::config::Target;
 use crate::shutdown::{Request, Shutdown};
 use crate::source::{Assignment, Source, SourceError, SourceEvent, SourceFailure};
 use commits::Commits;
@@ -73,14 +75,21 @@ pub struct Ended {
 }
 
 /// Runs the pipeline from `source` to `sink` until it ends.
-pub async fn run(source: Source, sink: Box<dyn Sink>, options: Options, show: Show, shutdown: Shutdown) -> Ended {
+pub async fn run(
+    source: Source,
+    sink: Box<dyn Sink>,
+    target: Target,
+    options: Options,
+    show: Show,
+    shutdown: Shutdown,
+) -> Ended {
     let started = Instant::now();
     let (orders, order_queue) = mpsc::channel(4);
     let (proof_sender, proofs) = mpsc::channel(4);
     let patience = Patience { deadline: options.deadline };
     let writer = tokio::spawn(writer::write(sink, order_queue, proof_sender, show.pause, patience));
     let mut run = Run {
-        line: Line::new(options.limits, options.lone_tombstones, options.max_messages),
+        line: Line::new(options.limits, options.lone_tombstones, options.max_messages, target),
         commits: Commits::new(source.offsets),
         events: source.events,
         orders,
@@ -92,6 +101,7 @@ pub async fn run(source: Source, sink: Box<dyn Sink>, options: Options, show: Sh
         away_since: None,
         revoking: Vec::new(),
         any_assigned: false,
+        caught_up: false,
         source_ended: false,
         progress: show.progress,
         report: Report::default(),
@@ -142,6 +152,7 @@ struct Run {
     away_since: Option<(Instant, SourceError)>,
     revoking: Vec<Revoking>,
     any_assigned: bool,
+    caught_up: bool,
     source_ended: bool,
     progress: watch::Sender<progress::Progress>,
     report: Report,
@@ -237,6 +248,10 @@ impl Run {
             Some(SourceEvent::ReachedEnd { partition, generation, end, bounded }) => {
                 let now = self.now_ms();
                 self.line.reached_end(&partition, generation, end, bounded, now);
+                if !self.caught_up && self.line.all_reached() {
+                    self.caught_up = true;
+                    tracing::info!(partitions = self.line.partitions(), "caught up with the log");
+                }
             }
             Some(SourceEvent::Revoked { partitions, done }) => {
                 tracing::info!(partitions = partitions.len(), "partitions revoked, draining");
@@ -294,7 +309,9 @@ impl Run {
         self.report.assigned += assignments.len() as u64;
         self.any_assigned = true;
         self.away_since = None;
+        tracing::info!(partitions = assignments.len(), "partitions assigned");
         self.line.assign(assignments, &places);
+        self.caught_up = false;
         Ok(())
     }
 

@@ -212,3 +212,18 @@ async fn a_destination_that_stays_away_ends_a_run_with_a_deadline() {
     assert!(matches!(ended.error, Some(RunError::Sink(_))));
     assert_eq!(told.offsets.committed(), []);
 }
+
+#[tokio::test]
+async fn two_servers_in_one_table_are_refused_before_the_second_writes() {
+    let mut told = Told::start(options());
+    told.send(SourceEvent::Assigned(vec![assignment(0, 1)])).await;
+    let mut mixed = chunk(0, 1, 0..4);
+    let of_another =
+        |payload: &[u8]| String::from_utf8(payload.to_vec()).unwrap().replace(r#""name":"s""#, r#""name":"s2""#);
+    mixed.records[3].payload = mixed.records[3].payload.as_deref().map(|payload| of_another(payload).into());
+    told.send(SourceEvent::Records(mixed)).await;
+    let ended = told.ended().await;
+    let said = ended.error.unwrap().to_string();
+    assert!(said.contains("rows of s/d and of s2/d"), "{said}");
+    assert_eq!(told.offsets.last(), [(0, 3)]);
+}

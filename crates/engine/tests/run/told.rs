@@ -11,6 +11,7 @@ use settle_core::record::Record;
 use settle_core::sink::{
     BoxFuture, Durable, FailureKind, Guarantee, Outcome, PlacedPartition, Places, Sink, SinkError,
 };
+use settle_engine::config::Target;
 use settle_engine::run::progress::Watch;
 use settle_engine::run::{Ended, Options, progress, run};
 use settle_engine::shutdown::{self, Stopper};
@@ -38,7 +39,7 @@ impl Told {
         let (stopper, shutdown) = shutdown::channel();
         let (show, watch) = progress::channel();
         let source = Source { events: receiver, offsets: Box::new(offsets.clone()) };
-        let task = tokio::spawn(run(source, Box::new(sink.clone()), options, show, shutdown));
+        let task = tokio::spawn(run(source, Box::new(sink.clone()), Target::default(), options, show, shutdown));
         Self { events, sink, offsets, stopper, watch, task: Some(task) }
     }
 

@@ -49,7 +49,10 @@ impl Process {
             .map_err(ServiceError::io(format!("starting {program}")))?;
         let started = || -> Option<Self> {
             let pid = i32::try_from(child.id()).ok()?;
-            Some(Self { pid, started_ticks: start_ticks(pid)? })
+            Some(Self {
+                pid,
+                started_ticks: stat(pid)?.1, // also of a child that has ended already
+            })
         };
         match started() {
             Some(process) => Ok((process, child)),
@@ -61,7 +64,7 @@ impl Process {
 
     /// Whether this very process still runs (a zombie does not).
     pub fn is_alive(&self) -> bool {
-        start_ticks(self.pid) == Some(self.started_ticks)
+        stat(self.pid).is_some_and(|(state, started)| started == self.started_ticks && !matches!(state, 'Z' | 'X'))
     }
 
     /// Ends the group: SIGTERM, and SIGKILL after `patience`. Does nothing to a pid that has become another process.
@@ -88,15 +91,12 @@ impl Process {
     }
 }
 
-/// Field 22 of `/proc/<pid>/stat`; `None` for no process or a zombie. The name in field 2 may hold blanks and brackets.
-fn start_ticks(pid: i32) -> Option<u64> {
+/// State and start time, fields 3 and 22 of `/proc/<pid>/stat`. The name in field 2 may hold blanks and brackets.
+fn stat(pid: i32) -> Option<(char, u64)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-    let state = fields.next()?;
-    if state == "Z" || state == "X" {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(18)?.parse().ok()?))
 }
 
 /// Waits until `ready` says yes. Fails when the process ends first or the time is over, with the log's last lines.

@@ -1,0 +1,89 @@
+//! A `settle` process that runs beside the test.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::stage::{Report, Stage};
+
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// The process; killed when dropped.
+pub struct Running(Child, PathBuf);
+
+impl Running {
+    pub fn start(stage: &Stage, args: &[&str]) -> Self {
+        let mut all = vec!["run", "--report", "json"];
+        all.extend(args);
+        let logs = stage.path(&settle_testkit::kafka::unique("log"));
+        let stderr = std::fs::File::create(&logs).unwrap();
+        Self(stage.settle(&all).stdout(Stdio::piped()).stderr(stderr).spawn().unwrap(), logs)
+    }
+
+    /// What it has logged so far.
+    pub fn logs(&self) -> String {
+        std::fs::read_to_string(&self.1).unwrap()
+    }
+
+    /// Waits until it has logged this.
+    pub async fn until_said(&self, text: &str) {
+        until(text, async || self.logs(), |logs| logs.contains(text)).await;
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.0.id().try_into().unwrap()), signal).unwrap();
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some()
+    }
+
+    /// Ends it with SIGKILL.
+    pub fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    /// Waits for its end and reads its report.
+    pub fn wait(mut self) -> (ExitStatus, Report) {
+        let until = Instant::now() + LIMIT;
+        while !self.has_ended() {
+            assert!(Instant::now() < until, "settle run did not end within {LIMIT:?}");
+            std::thread::yield_now();
+            std::thread::park_timeout(Duration::from_millis(10));
+        }
+        let mut text = String::new();
+        self.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        let report = serde_json::from_str(&text).unwrap_or_else(|e| panic!("no report ({e}): {text}"));
+        (self.0.wait().unwrap(), report)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both are no-ops for a process that has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until `value` is as wanted; panics with the last one after a minute and a half.
+pub async fn until<T: std::fmt::Debug>(
+    what: &str,
+    mut value: impl AsyncFnMut() -> T,
+    wanted: impl Fn(&T) -> bool,
+) -> T {
+    let until = Instant::now() + LIMIT;
+    loop {
+        let now = value().await;
+        if wanted(&now) {
+            return now;
+        }
+        assert!(Instant::now() < until, "{what}: not within {LIMIT:?}, last seen {now:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}

@@ -1,0 +1,153 @@
+//! What lies in a topic, and how far a group has committed.
+
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{Headers, Message};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+
+use super::{LIMIT, Record, blocking, client};
+
+/// What a reader sees of transactions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isolation {
+    /// Only what is committed; its end is the last stable offset.
+    ReadCommitted,
+    /// Everything, also aborted records; its end is the log's end.
+    ReadUncommitted,
+}
+
+/// A group's place in one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Committed {
+    /// The next offset to read.
+    pub offset: i64,
+    /// The text committed with it.
+    pub metadata: String,
+}
+
+fn consumer(group: &str, isolation: Isolation) -> BaseConsumer {
+    let level = match isolation {
+        Isolation::ReadCommitted => "read_committed",
+        Isolation::ReadUncommitted => "read_uncommitted",
+    };
+    client()
+        .set("group.id", group)
+        .set("isolation.level", level)
+        .set("enable.auto.commit", "false")
+        .set("enable.partition.eof", "true")
+        .set("auto.offset.reset", "error")
+        .create()
+        .expect("a consumer")
+}
+
+fn partitions(consumer: &BaseConsumer, topic: &str) -> i32 {
+    let metadata = consumer.fetch_metadata(Some(topic), LIMIT).expect("metadata");
+    let count = metadata.topics().iter().map(|found| found.partitions().len()).sum::<usize>();
+    assert!(count > 0, "topic {topic} does not exist");
+    i32::try_from(count).expect("a count of partitions")
+}
+
+fn watermarks(consumer: &BaseConsumer, topic: &str) -> Vec<(i64, i64)> {
+    let mark = |partition| consumer.fetch_watermarks(topic, partition, LIMIT).expect("watermarks");
+    (0..partitions(consumer, topic)).map(mark).collect()
+}
+
+/// The end (next offset to be written) of each partition, as `isolation` sees it.
+pub async fn end_offsets(topic: &str, isolation: Isolation) -> Vec<i64> {
+    let topic = topic.to_owned();
+    let ends = move || watermarks(&consumer("testkit-reader", isolation), &topic);
+    blocking(ends).await.into_iter().map(|(_, end)| end).collect()
+}
+
+/// The first offset still kept in each partition.
+pub async fn start_offsets(topic: &str) -> Vec<i64> {
+    let topic = topic.to_owned();
+    let marks = move || watermarks(&consumer("testkit-reader", Isolation::ReadCommitted), &topic);
+    blocking(marks).await.into_iter().map(|(start, _)| start).collect()
+}
+
+/// What `group` has committed for each partition of `topic`; `None` where it never did.
+pub async fn committed(group: &str, topic: &str) -> Vec<Option<Committed>> {
+    let (group, topic) = (group.to_owned(), topic.to_owned());
+    blocking(move || {
+        let consumer = consumer(&group, Isolation::ReadCommitted);
+        let mut list = TopicPartitionList::new();
+        list.add_partition_range(&topic, 0, partitions(&consumer, &topic) - 1);
+        let places = when_coordinated(|| consumer.committed_offsets(list.clone(), LIMIT));
+        let place = |partition| {
+            let found = places.find_partition(&topic, partition).expect("the partition asked for");
+            match found.offset() {
+                Offset::Offset(offset) => Some(Committed { offset, metadata: found.metadata().to_owned() }),
+                _ => None,
+            }
+        };
+        (0..partitions(&consumer, &topic)).map(place).collect()
+    })
+    .await
+}
+
+/// A new broker has no coordinator for a group until its internal topic is made, which the first question for it begins.
+fn when_coordinated<T>(ask: impl Fn() -> Result<T, KafkaError>) -> T {
+    use RDKafkaErrorCode::{CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator};
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        match ask() {
+            Ok(answer) => return answer,
+            Err(failure) => {
+                let code = failure.rdkafka_error_code();
+                let early = matches!(code, Some(CoordinatorLoadInProgress | CoordinatorNotAvailable | NotCoordinator));
+                assert!(early && Instant::now() < deadline, "asking the coordinator: {failure}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+    }
+}
+
+/// Every record of a topic that `isolation` shows, partition by partition, up to the ends found at the start.
+pub async fn read_topic(topic: &str, isolation: Isolation) -> Vec<Record> {
+    let topic = topic.to_owned();
+    blocking(move || {
+        let consumer = consumer("testkit-reader", isolation);
+        let mut list = TopicPartitionList::new();
+        for (partition, (start, end)) in (0..).zip(watermarks(&consumer, &topic)) {
+            if start < end {
+                list.add_partition_offset(&topic, partition, Offset::Offset(start)).expect("an offset");
+            }
+        }
+        let mut unfinished = list.count();
+        consumer.assign(&list).expect("an assignment");
+        let mut records = Vec::new();
+        let deadline = Instant::now() + LIMIT;
+        while unfinished > 0 {
+            assert!(Instant::now() < deadline, "reading {topic} took longer than {LIMIT:?}");
+            match consumer.poll(LIMIT) {
+                Some(Ok(message)) => records.push(record(&message)),
+                Some(Err(KafkaError::PartitionEOF(_))) => unfinished -= 1,
+                Some(Err(failure)) => panic!("reading {topic}: {failure}"),
+                None => {}
+            }
+        }
+        records.sort_by_key(|record| (record.partition, record.offset));
+        records
+    })
+    .await
+}
+
+fn record(message: &impl Message) -> Record {
+    let headers = message.headers().map(|headers| {
+        let owned =
+            |header: rdkafka::message::Header<'_, &[u8]>| (header.key.to_owned(), header.value.map(<[u8]>::to_vec));
+        headers.iter().map(owned).collect()
+    });
+    Record {
+        topic: message.topic().to_owned(),
+        partition: message.partition(),
+        offset: Some(message.offset()),
+        timestamp_ms: message.timestamp().to_millis(),
+        headers: headers.unwrap_or_default(),
+        key: message.key().map(<[u8]>::to_vec),
+        payload: message.payload().map(<[u8]>::to_vec),
+    }
+}
