@@ -219,7 +219,12 @@ async fn what_a_column_cannot_hold_is_refused_by_name_and_nothing_is_written() {
         ("Array(Int32)", "null", Row, "NULL where the column is not Nullable"),
         ("Array(Int32)", "[1,null]", Row, "NULL where the column is not Nullable"),
         ("Array(Int32)", "7", Row, "no JSON array where the column holds one"),
-        ("Date32", "19000", Contract, "an integer in a column of dates without a schema: declare `time_precision_mode` in [source]"),
+        (
+            "Date32",
+            "19000",
+            Contract,
+            "an integer in a column of dates without a schema: declare `time_precision_mode` in [source]",
+        ),
     ];
     staged(async |stage| {
         for (text, json, kind, why) in cases {
