@@ -139,6 +139,9 @@ fn writes(config: &Config) -> Writes {
                 settings,
             })
         }
-        SinkConfig::Sqlite { path, busy_timeout_ms } => Writes::Sqlite(SqliteConfig { path, busy_timeout_ms }),
+        SinkConfig::Sqlite { path, busy_timeout_ms } => {
+            let group = config.source.group.clone();
+            Writes::Sqlite(SqliteConfig { path, busy_timeout_ms, group })
+        }
     }
 }

@@ -28,3 +28,4 @@ pub use decimal::Decimal;
 pub use decode::decode;
 pub use error::ValueError;
 pub use kind::{Kind, Value};
+pub use temporal::declared;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::capture::{self, At, topic_of};
+use crate::support::capture::{self, Positions, topic_of};
 use crate::support::destination::Columns;
 use crate::support::truth::{Told, Truth};
 
@@ -18,7 +18,7 @@ struct Wrong {
 
 /// Reads a topic in order; greatest version wins, and the last written of equal ones, as a
 /// ReplacingMergeTree has it.
-fn wrong(folder: &str, name: &str, version: impl Fn(&Told, &BTreeMap<At, (u64, u64)>) -> Version) -> Wrong {
+fn wrong(folder: &str, name: &str, version: impl Fn(&Told, &Positions) -> Version) -> Wrong {
     let topic = topic_of(folder, name);
     let positions = capture::expected_versions(&topic).unwrap();
     let mut truth = Truth::default();
@@ -42,15 +42,15 @@ fn wrong(folder: &str, name: &str, version: impl Fn(&Told, &BTreeMap<At, (u64, u
     Wrong { at_the_end, on_the_way: on_the_way.values().filter(|wrong| **wrong).count() }
 }
 
-fn by_source_time(told: &Told, _: &BTreeMap<At, (u64, u64)>) -> Version {
+fn by_source_time(told: &Told, _: &Positions) -> Version {
     (told.ts_ms, 0, 0)
 }
 
-fn by_bare_position(told: &Told, _: &BTreeMap<At, (u64, u64)>) -> Version {
+fn by_bare_position(told: &Told, _: &Positions) -> Version {
     (told.bare_position.0, told.bare_position.1, 0)
 }
 
-fn ours(told: &Told, positions: &BTreeMap<At, (u64, u64)>) -> Version {
+fn ours(told: &Told, positions: &Positions) -> Version {
     let (hi, lo) = positions[&told.at];
     (hi, lo, 0)
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use settle_core::record::Record;
 
-use crate::support::capture::{self, At, topic_of};
+use crate::support::capture::{self, At, Positions, topic_of};
 use crate::support::destination::Destination;
 use crate::support::line::{Line, settle};
 use crate::support::schedule::{Seeded, interleaved};
@@ -41,7 +41,7 @@ struct Subject {
     added: &'static [&'static str],
     records: Vec<Record>,
     told: BTreeMap<At, Told>,
-    positions: BTreeMap<At, (u64, u64)>,
+    positions: Positions,
 }
 
 fn subjects() -> impl Iterator<Item = Subject> {

@@ -11,12 +11,12 @@ use settle_core::record::Record;
 use settle_core::refusal::Reason;
 use settle_core::version::{Floor, Version};
 
-use crate::support::capture::{self, At, Topic};
+use crate::support::capture::{self, At, Positions, Topic};
 
 /// What became of the records of a topic.
 #[derive(Default)]
 struct Read {
-    versions: BTreeMap<At, (u64, u64)>,
+    versions: Positions,
     signals: Vec<At>,
     without_key: Vec<At>,
     floors: BTreeMap<i32, Vec<Floor>>,
@@ -53,7 +53,7 @@ fn version(event: &Event) -> Option<Version> {
     }
 }
 
-fn topics_with_versions() -> Vec<(Topic, BTreeMap<At, (u64, u64)>)> {
+fn topics_with_versions() -> Vec<(Topic, Positions)> {
     let topics = capture::all().into_iter();
     topics.filter_map(|topic| capture::expected_versions(&topic).map(|expected| (topic, expected))).collect()
 }

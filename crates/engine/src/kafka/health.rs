@@ -7,7 +7,7 @@ use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode;
 use settle_core::position::TopicId;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::client;
 use super::context::Trouble;
@@ -39,7 +39,7 @@ impl Reader {
             }
             Verdict::Denied => {
                 let error = client::outage(&self.config, &trouble);
-                self.away(Away::Denied, error).await?;
+                self.away(Away::Denied, error);
             }
             Verdict::TopicGone => self.look_for_topics()?,
             Verdict::OutOfRange => match intake {
@@ -67,7 +67,7 @@ impl Reader {
     }
 
     /// Asks the broker where there is reason to, and looks after the topics' ids.
-    pub(super) async fn check_health(&mut self) -> Result<(), Stop> {
+    pub(super) fn check_health(&mut self) -> Result<(), SourceError> {
         let now = Instant::now();
         let silent = self.health.away == Some(Away::Silent);
         if (silent || self.health.suspicion.is_some()) && now >= self.health.next_check {
@@ -76,10 +76,10 @@ impl Reader {
             self.health.next_check = Instant::now() + CHECK_AFTER;
             let suspicion = self.health.suspicion.take();
             match (answers, suspicion) {
-                (true, _) if silent => self.back().await?,
+                (true, _) if silent => self.back(),
                 (false, Some(trouble)) => {
                     let error = client::outage(&self.config, &trouble);
-                    self.away(Away::Silent, error).await?;
+                    self.away(Away::Silent, error);
                 }
                 _ => {}
             }
@@ -92,25 +92,25 @@ impl Reader {
     }
 
     /// Tells once per outage.
-    pub(super) async fn away(&mut self, how: Away, error: SourceError) -> Result<(), Stop> {
-        if self.health.away.replace(how).is_some() {
-            return Ok(());
+    pub(super) fn away(&mut self, how: Away, error: SourceError) {
+        if self.health.away.replace(how).is_none() {
+            self.say(SourceEvent::Away(error));
         }
-        self.tell(SourceEvent::Away(error)).await
     }
 
     /// Tells that an outage is over, if there was one.
-    pub(super) async fn back(&mut self) -> Result<(), Stop> {
-        if self.health.away.take().is_none() {
-            return Ok(());
+    pub(super) fn back(&mut self) {
+        if self.health.away.take().is_some() {
+            self.health.suspicion = None;
+            self.say(SourceEvent::Back);
         }
-        self.health.suspicion = None;
-        self.tell(SourceEvent::Back).await
     }
 
     /// Something was read, so access is granted.
-    pub(super) async fn shows_access(&mut self) -> Result<(), Stop> {
-        if self.health.away == Some(Away::Denied) { self.back().await } else { Ok(()) }
+    pub(super) fn shows_access(&mut self) {
+        if self.health.away == Some(Away::Denied) {
+            self.back();
+        }
     }
 
     /// A topic is said to be missing: if one that was asked for is, the run cannot go on.
@@ -134,8 +134,8 @@ impl Reader {
             match start::watermarks(&self.consumer, &self.config, &partition) {
                 Ok(ends) => break ends,
                 Err(error) if error.kind == SourceFailure::Unreachable => {
-                    self.away(Away::Silent, error).await?;
-                    self.attended(sleep(CHECK_AFTER)).await?;
+                    self.away(Away::Silent, error);
+                    self.pause(CHECK_AFTER).await?;
                 }
                 Err(error) => return Err(error.into()),
             }

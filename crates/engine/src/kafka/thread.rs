@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::client::{self, Consumer};
 use super::config::{Bound, KafkaConfig};
-use super::group::{Group, Ownership};
+use super::group::{self, Group, Ownership};
 use super::outlet::{Outlet, Stop};
 use super::reader::Reader;
 use super::start::{self, Ends};
@@ -41,16 +41,15 @@ pub fn start(config: KafkaConfig, capacity: usize) -> Result<Source, SourceError
     let (events, receiver) = mpsc::channel(capacity.max(1));
     let (closing, asked_to_close) = watch::channel(false);
     let (ended, closed) = watch::channel(false);
-    let shared = Shared { ownership: Arc::default(), consumer: Arc::default() };
-    let group = Group {
-        name: config.group.clone(),
-        brokers: config.brokers.clone(),
-        ownership: shared.ownership.clone(),
-        consumer: shared.consumer.clone(),
-        closing,
-        closed,
-    };
+    let (orders, ordered) = mpsc::channel(1);
+    let shared = Arc::new(Shared::default());
+    let group = Group { name: config.group.clone(), brokers: config.brokers.clone(), orders, closing, closed };
     let outlet = Outlet::new(events, asked_to_close);
+    let committing = shared.clone();
+    std::thread::Builder::new()
+        .name("settle-commit".to_owned())
+        .spawn(move || group::work(ordered, &committing.ownership, &committing.consumer))
+        .map_err(unable)?;
     std::thread::Builder::new()
         .name("settle-kafka".to_owned())
         .spawn(move || {
@@ -61,10 +60,12 @@ pub fn start(config: KafkaConfig, capacity: usize) -> Result<Source, SourceError
     Ok(Source { events: receiver, offsets: Box::new(group) })
 }
 
-/// What the thread shares with the offset store.
+/// What the threads that read and commit share.
+#[derive(Default)]
 struct Shared {
     ownership: Arc<Ownership>,
-    consumer: Arc<OnceLock<Weak<Consumer>>>,
+    /// Weak: the consumer ends with the thread that reads, which leaves the group.
+    consumer: OnceLock<Weak<Consumer>>,
 }
 
 fn live(runtime: &Runtime, config: KafkaConfig, first: Consumer, outlet: Outlet, shared: &Shared) {

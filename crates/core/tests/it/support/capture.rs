@@ -17,6 +17,9 @@ use settle_core::record::{Header, Record};
 /// Where a record stands in its topic.
 pub type At = (i32, Offset);
 
+/// The two halves of the version of each record that has one.
+pub type Positions = BTreeMap<At, (u64, u64)>;
+
 /// One recorded topic.
 pub struct Topic {
     pub folder: String,
@@ -58,7 +61,7 @@ pub fn topic_of(folder: &str, name: &str) -> Topic {
 }
 
 /// The versions that the reference gives to the records of a topic, if it knows any.
-pub fn expected_versions(topic: &Topic) -> Option<BTreeMap<At, (u64, u64)>> {
+pub fn expected_versions(topic: &Topic) -> Option<Positions> {
     let path = testdata(format!("versions/{}.{}.txt", topic.folder, topic.name));
     if !path.exists() && !packed(&path).exists() {
         return None;

@@ -3,6 +3,7 @@
 pub mod capture;
 pub mod destination;
 pub mod line;
+#[allow(dead_code, reason = "the unit tests of core use the rest")]
 pub mod sample;
 pub mod schedule;
 pub mod source;

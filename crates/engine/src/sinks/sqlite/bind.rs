@@ -8,6 +8,7 @@ use settle_core::schema::Origin;
 use settle_core::value::{self, Kind, Value, ValueError};
 
 use super::column::Storage;
+use super::moment;
 
 /// A value ready to be bound to a statement.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +49,8 @@ impl From<Stored> for Bound<'static> {
 pub(super) enum Misfit {
     #[error("{0}")]
     Value(#[from] ValueError),
+    #[error("a date or time in a column of another type")]
+    NotAsked,
     #[error("an integer above 2^63 - 1 has no place in a SQLite INTEGER; make the column TEXT")]
     TooLarge,
     #[error("SQLite stores NaN as NULL; make the column TEXT")]
@@ -63,7 +66,10 @@ pub(super) enum Misfit {
 impl Misfit {
     /// True where every row would fail alike: the topic and the table do not fit together.
     pub(super) fn is_contract(&self) -> bool {
-        matches!(self, Self::Value(ValueError::NoMapping(..) | ValueError::Undeclared { .. }))
+        matches!(
+            self,
+            Self::Value(ValueError::NoMapping(..) | ValueError::Undeclared { .. } | ValueError::UnitUnknown { .. })
+        )
     }
 }
 
@@ -76,10 +82,9 @@ pub(super) fn bound<'a>(json: &'a str, origin: Origin<'_>, storage: &Storage) ->
     if let (Kind::Int { .. }, "true" | "false") = (&storage.kind, json) {
         return Ok(Bound::Int(i64::from(json == "true")));
     }
-    let digits = match storage.kind {
-        Kind::Time { digits } | Kind::Timestamp { digits } => digits,
-        _ => 0,
-    };
+    if let Kind::Date | Kind::Time { .. } | Kind::Timestamp { .. } = storage.kind {
+        return Ok(Bound::Text(moment::text(json, origin, &storage.kind)?));
+    }
     match value::decode(json, origin, &storage.kind)? {
         Value::Null => Ok(Bound::Null),
         Value::Bool(flag) => Ok(Bound::Int(i64::from(flag))),
@@ -92,9 +97,7 @@ pub(super) fn bound<'a>(json: &'a str, origin: Origin<'_>, storage: &Storage) ->
         Value::Text(text) if storage.affinity.is_numeric() && reads_as_number(&text) => Err(Misfit::ReadsAsNumber),
         Value::Text(text) => Ok(Bound::Text(text)),
         Value::Bytes(bytes) => Ok(Bound::Blob(bytes)),
-        Value::Date(days) => Ok(Bound::Text(value::date_text(days).into())),
-        Value::Time(nanos) => Ok(Bound::Text(value::time_text(nanos, digits).into())),
-        Value::Timestamp(nanos) => Ok(Bound::Text(value::timestamp_text(nanos, digits).into())),
+        Value::Date(_) | Value::Time(_) | Value::Timestamp(_) => Err(Misfit::NotAsked),
         Value::Uuid(uuid) => Ok(Bound::Text(uuid.to_string().into())),
     }
 }

@@ -83,7 +83,7 @@ pub(super) fn prepare(
     if complete_meta(connection, target, &plan, &table)? {
         table = describe(&table.name)?.unwrap_or(table);
     }
-    findings.extend(validate::target(&plan, &table, first.key()));
+    findings.extend(validate::target(&plan, &table, first.key(), rows.schema().map(Arc::as_ref)));
     refuse_errors(&operation, findings)?;
     let key = key_columns(&plan, &table, first.key());
     let has_tombstones = prepare_tombstones(connection, &plan, &table, &key, findings)?;

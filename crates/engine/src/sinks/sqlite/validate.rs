@@ -1,6 +1,7 @@
 //! Whether a table that is there can be written so that every row ends as the source has it.
 
 use settle_core::key::Key;
+use settle_core::schema::{RowSchema, SourceType};
 use settle_core::value::Kind;
 
 use super::column::Affinity;
@@ -12,7 +13,7 @@ use crate::finding::Finding;
 use crate::sinks::plan::Plan;
 
 /// What is wrong with `table` as the target of rows with this key, and what may surprise.
-pub(super) fn target(plan: &Plan, table: &Description, key: &Key) -> Vec<Finding> {
+pub(super) fn target(plan: &Plan, table: &Description, key: &Key, schema: Option<&RowSchema>) -> Vec<Finding> {
     let shown = format!("table \"{}\"", table.name);
     if table.form != "table" {
         let fix = "name an ordinary table: [tables.\"…\"] name";
@@ -27,7 +28,10 @@ pub(super) fn target(plan: &Plan, table: &Description, key: &Key) -> Vec<Finding
                 format!("{shown} has no column \"{name}\", which is part of the key of the records"),
                 "add it to the table's primary key, or let Settle make the table",
             )),
-            Some(column) => findings.extend(key_column(&shown, column, source, json)),
+            Some(column) => {
+                let source_type = schema.and_then(|schema| schema.field(source, 0)).map(|field| &field.source_type);
+                findings.extend(key_column(&shown, column, (source, json), source_type));
+            }
         }
     }
     findings.extend(identity(&shown, table, &columns));
@@ -55,7 +59,12 @@ fn list_of(names: &[String]) -> String {
     list(names.iter().map(String::as_str))
 }
 
-fn key_column(shown: &str, column: &Column, source: &str, json: &str) -> Vec<Finding> {
+fn key_column(
+    shown: &str,
+    column: &Column,
+    (source, json): (&str, &str),
+    source_type: Option<&SourceType>,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     let named = format!("key column \"{}\" of {shown}", column.name);
     if column.generated {
@@ -67,7 +76,7 @@ fn key_column(shown: &str, column: &Column, source: &str, json: &str) -> Vec<Fin
             "make the table again with COLLATE BINARY for it",
         ));
     }
-    if merges(column, json) {
+    if merges(column, json, source_type) {
         findings.push(Finding::error(
             format!(
                 "{named} is {} to SQLite, and \"{source}\" of the records is text that it would turn into numbers",
@@ -75,23 +84,34 @@ fn key_column(shown: &str, column: &Column, source: &str, json: &str) -> Vec<Fin
             ),
             "make the table again with TEXT for it: '7' and '07' would be one row",
         ));
-    }
-    if column.storage.affinity == Affinity::Real && !json.contains(['.', 'e', 'E', '"']) {
+    } else if column.storage.affinity == Affinity::Real && !is_float(json, source_type) {
         findings.push(Finding::error(
-            format!("{named} is REAL, and \"{source}\" of the records is an integer"),
-            "make the table again with INTEGER for it: integers above 2^53 would be one row",
+            format!("{named} is REAL, and \"{source}\" of the records is no float"),
+            "make the table again with INTEGER or TEXT for it: numbers above 2^53 would be one row",
         ));
     }
     findings
 }
 
 /// Whether the column would store this key value as a number though it is text.
-pub(super) fn merges(column: &Column, json: &str) -> bool {
+pub(super) fn merges(column: &Column, json: &str, source: Option<&SourceType>) -> bool {
+    let is_text = match source {
+        None => json.starts_with('"'),
+        Some(SourceType::Decimal { .. } | SourceType::VariableDecimal | SourceType::Bits { .. }) => false,
+        Some(_) => json.starts_with('"'),
+    };
     let stays_text = matches!(
         column.storage.kind,
         Kind::Date | Kind::Time { .. } | Kind::Timestamp { .. } | Kind::Uuid | Kind::Bytes
     );
-    json.starts_with('"') && column.storage.affinity.is_numeric() && !stays_text
+    is_text && column.storage.affinity.is_numeric() && !stays_text
+}
+
+fn is_float(json: &str, source: Option<&SourceType>) -> bool {
+    match source {
+        None => json.contains(['.', 'e', 'E']),
+        Some(source) => matches!(source, SourceType::Float32 | SourceType::Float64),
+    }
 }
 
 fn affinity(column: &Column) -> &'static str {
