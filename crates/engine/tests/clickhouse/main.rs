@@ -1,5 +1,11 @@
 //! The ClickHouse sink against the engine: every test in a database of its own.
-#![allow(missing_docs, reason = "tests")]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests: a failure is a panic that says what was expected"
+)]
 
 mod deletes;
 mod evolution;

@@ -311,7 +311,7 @@ async fn what_is_not_built_yet_says_so() {
         let mut log = Log::default();
         let mut sink = stage.sink(declaring(&[("id", "Int64"), ("v", "Nullable(String)")])).await;
         let masked = event("u", 100, r#"{"id":1}"#, r#"{"id":1,"v":"__debezium_unavailable_value"}"#);
-        let error = apply(&mut sink, &log.batch(&[masked.clone()])).await.unwrap_err();
+        let error = apply(&mut sink, &log.batch(std::slice::from_ref(&masked))).await.unwrap_err();
         assert_eq!(error.kind, FailureKind::Contract);
         assert_eq!(
             stage.message(&error),

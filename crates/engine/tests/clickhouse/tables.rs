@@ -170,7 +170,7 @@ async fn several_tables_in_one_batch() {
         let outcome = stage.apply(target, &batch(&events)).await.unwrap();
         assert_eq!(outcome.applied, 2);
         assert_eq!(
-            stage.rows("SELECT v FROM t_current UNION ALL SELECT v FROM u_current ORDER BY v").await,
+            stage.rows("SELECT v FROM (SELECT v FROM t_current UNION ALL SELECT v FROM u_current) ORDER BY v").await,
             ["a", "b"]
         );
     })

@@ -31,8 +31,15 @@ pub(crate) async fn table(
     let missing = rows.place(known, &naming, table)?;
     rows.refuse_unavailable(known)?;
     if !missing.is_empty() {
-        if target.evolution == Evolution::Add {
-            rows.refuse_renames(known, &naming)?;
+        if target.evolution == Evolution::Add
+            && let Some((old, new)) = rows.looks_renamed(known, &naming)
+        {
+            tracing::warn!(
+                table = %known.table.name,
+                "records carry `{new}`, which is added, and no longer `{old}`: their rows take the default of `{old}`. If it \
+                 was renamed, stop, and name it in `rename` of {}",
+                naming.section()
+            );
         }
         known.evolve(server, target, &naming, &missing).await?;
         let still = rows.place(known, &naming, table)?;

@@ -153,36 +153,19 @@ impl<'a> Rows<'a> {
         Ok(inferred.map(|inferred| ColumnType::nullable_text(inferred_type(inferred))))
     }
 
-    /// Refuses to add a column for records that also lack one: most likely it was renamed, and their
-    /// rows would lose what the old name holds. A column with a default of its own is none of the
+    /// A column that is about to be added, and one of the table that its records do not carry: it
+    /// may be the same under another name. A column with a default of its own is none of the
     /// source's.
-    pub(crate) fn refuse_renames(&self, known: &Known, naming: &Naming<'_>) -> Result<(), SinkError> {
-        for shape in &self.shapes {
-            let Some(at) = shape.slots.iter().position(|slot| *slot == Slot::Missing) else { continue };
-            let lacking = known.table.columns.iter().enumerate().find(|(index, column)| {
+    pub(crate) fn looks_renamed<'k>(&self, known: &'k Known, naming: &Naming<'_>) -> Option<(&'k str, &str)> {
+        self.shapes.iter().find_map(|shape| {
+            let new = shape.slots.iter().position(|slot| *slot == Slot::Missing)?;
+            let (_, old) = known.table.columns.iter().enumerate().find(|(index, column)| {
                 let is_carried = shape.slots.contains(&Slot::Column(*index));
                 let is_key = known.key.iter().any(|(_, key)| key == index);
                 column.is_written && !column.has_default && !is_carried && !is_key && !naming.is_meta(&column.name)
-            });
-            if let Some((_, column)) = lacking {
-                let (new, old) = (naming.key_target(&shape.names[at]), column.name.as_str());
-                let context = format!(
-                    "records of {} carry the column {}, which the table lacks, and do not carry {}, which it has; if it was \
-                     renamed, name it in `rename` of {}, or run ALTER TABLE {} RENAME COLUMN {} TO {}; if they are two, add or \
-                     drop one by hand: rows without {} take its default",
-                    naming.source(),
-                    identifier(new),
-                    identifier(old),
-                    naming.section(),
-                    known.table.name,
-                    identifier(old),
-                    identifier(new),
-                    identifier(old),
-                );
-                return Err(refused(known, context));
-            }
-        }
-        Ok(())
+            })?;
+            Some((old.name.as_str(), &*shape.names[new]))
+        })
     }
 
     /// Refuses values that the source did not send: what the destination holds is not looked up yet.
