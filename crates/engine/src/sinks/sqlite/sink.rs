@@ -80,12 +80,15 @@ impl Sqlite {
     ) -> Result<T, SinkError> {
         let Self { config, opened, file, state } = self;
         let operation = || format!("{what} {}", config.path.display());
-        if file.is_some() {
-            connection::still_the_same(&config.path, *file)?;
-        }
         let opened = match opened {
             Some(opened) => opened,
-            None => opened.insert(Opened { connection: connection::open(config)?, schema_version: 0 }),
+            None => {
+                // Not to make a new file where ours was.
+                if file.is_some() {
+                    connection::still_the_same(&config.path, *file)?;
+                }
+                opened.insert(Opened { connection: connection::open(config)?, schema_version: 0 })
+            }
         };
         *file = file.or_else(|| FileId::of(&config.path));
         let begun = opened.connection.transaction_with_behavior(TransactionBehavior::Immediate).during(operation)?;
