@@ -63,12 +63,8 @@ impl Sqlite {
         work: impl FnOnce(&Connection, &mut State) -> Result<T, SinkError>,
     ) -> Result<T, SinkError> {
         let result = self.try_transaction(what, work);
-        if let Err(error) = &result {
-            // What was made in the transaction is gone with it.
-            self.state.tables.clear();
-            if is_connection_lost(error) {
-                self.opened = None;
-            }
+        if result.as_ref().is_err_and(is_connection_lost) {
+            self.opened = None;
         }
         result
     }
@@ -95,12 +91,18 @@ impl Sqlite {
         if schema_version(&begun).during(operation)? != opened.schema_version {
             state.tables.clear();
         }
-        let done = work(&begun, state)?;
-        let schema_version = schema_version(&begun).during(operation)?;
-        connection::still_the_same(&config.path, *file)?;
-        begun.commit().map_err(|error| failure::of(error, operation()).effect_unknown())?;
-        opened.schema_version = schema_version;
-        Ok(done)
+        let finished = work(&begun, state).and_then(|done| {
+            let schema_version = schema_version(&begun).during(operation)?;
+            connection::still_the_same(&config.path, *file)?;
+            begun.commit().map_err(|error| failure::of(error, operation()).effect_unknown())?;
+            opened.schema_version = schema_version;
+            Ok(done)
+        });
+        if finished.is_err() {
+            // What was made in the transaction is gone with it.
+            state.tables.clear();
+        }
+        finished
     }
 }
 
