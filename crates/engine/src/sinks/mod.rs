@@ -1,5 +1,5 @@
 //! Destinations, one folder each.
 
-pub mod finding;
+pub mod clickhouse;
 pub mod plan;
 pub mod sqlite;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use settle_engine::config::target::{Deletes, Target};
-use settle_engine::sinks::finding::Severity;
+use settle_engine::finding::Severity;
 use settle_engine::sinks::sqlite::{SqliteConfig, check, create_table_ddl};
 
 use crate::database::{Database, apply_all, target};

@@ -33,7 +33,7 @@ impl Database {
     }
 
     pub fn config(&self) -> SqliteConfig {
-        SqliteConfig { path: self.path(), busy_timeout_ms: 5 }
+        SqliteConfig { busy_timeout_ms: 5, ..SqliteConfig::at(self.path()) }
     }
 
     /// A connection of somebody else.

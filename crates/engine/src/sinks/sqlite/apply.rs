@@ -10,7 +10,7 @@ use settle_core::columns::Column as Carried;
 use settle_core::key::Key;
 use settle_core::position::{Partition, TopicId};
 use settle_core::schema::{Conventions, Origin};
-use settle_core::sink::{self, FailureKind, SinkError};
+use settle_core::sink::{self, FailureKind, PlacedPartition, SinkError};
 use settle_core::version::Version;
 
 use super::bind::{Bound, bound};
@@ -19,7 +19,7 @@ use super::name::{self, list};
 use super::prepared::{Prepared, prepare};
 use super::shape::{self, Shape};
 use super::validate::merges;
-use super::{meta, table};
+use super::{meta, positions, table};
 use crate::config::target::{Deletes, Target};
 use crate::sinks::finding::Severity;
 use crate::sinks::plan::Plan;
@@ -28,18 +28,29 @@ use crate::sinks::plan::Plan;
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) target: Target,
+    /// Whose positions are moved.
+    pub(super) group: String,
     pub(super) topic_ids: HashMap<Partition, TopicId>,
     /// Tables that were made or validated. Forgotten when anything changes the database's schema.
     pub(super) tables: HashMap<Arc<TableName>, Prepared>,
 }
 
+impl State {
+    fn topic_id(&self, partition: &Partition) -> Outcome<TopicId> {
+        self.topic_ids.get(partition).copied().ok_or_else(|| {
+            SinkError::new(FailureKind::Bug, "apply a batch", format!("partition {partition} was never opened"))
+        })
+    }
+}
+
 /// Writes the batch. The caller commits, or rolls back and forgets the tables.
 pub(super) fn apply(connection: &Connection, state: &mut State, batch: &Batch) -> Outcome<sink::Outcome> {
     for (partition, floor) in batch.floors() {
-        let topic_id = state.topic_ids.get(partition).ok_or_else(|| {
-            SinkError::new(FailureKind::Bug, "record a floor", format!("partition {partition} was never opened"))
-        })?;
-        meta::record_floor(connection, *topic_id, partition, floor)?;
+        meta::record_floor(connection, state.topic_id(partition)?, partition, floor)?;
+    }
+    for span in batch.spans() {
+        let part = PlacedPartition { topic_id: state.topic_id(&span.partition)?, partition: span.partition.clone() };
+        positions::advance(connection, &state.group, &part, span.end)?;
     }
     for event in batch.truncates() {
         truncate(connection, &state.target, event)?;
@@ -300,7 +311,7 @@ impl<'a> Writer<'a> {
     ) -> Outcome<Bound<'c>> {
         let target = &self.prepared.table.columns[target];
         let field = change.schema.as_ref().and_then(|schema| schema.field(source, hint));
-        bound(json, Origin::of(field, self.conventions), &target.storage).map_err(|misfit| {
+        bound(json, Origin::of(field, self.conventions, &target.storage.kind), &target.storage).map_err(|misfit| {
             let kind = if misfit.is_contract() { FailureKind::Contract } else { FailureKind::Row };
             let context = format!("record {}, column \"{}\": {misfit}", change.place(), target.name);
             SinkError::new(kind, self.prepared.operation(), context)

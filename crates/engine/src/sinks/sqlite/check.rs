@@ -11,7 +11,7 @@ use super::failure::{During, Outcome, contract};
 use super::prepared::prepare;
 use super::{connection, ddl, meta, name};
 use crate::config::target::{Deletes, Target};
-use crate::sinks::finding::Finding;
+use crate::finding::Finding;
 use crate::sinks::plan::Plan;
 
 /// What a run over topics like `sample` would find in the destination. Everything that a run would

@@ -12,11 +12,13 @@ pub struct SqliteConfig {
     pub path: PathBuf,
     /// How long a batch waits for another writer's lock before it is tried again, milliseconds.
     pub busy_timeout_ms: u64,
+    /// Consumer group whose positions are kept with the rows.
+    pub group: String,
 }
 
 impl SqliteConfig {
-    /// The file at `path`, with the default time-out.
+    /// The file at `path`, with the default time-out and group.
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), busy_timeout_ms: BUSY_TIMEOUT_MS }
+        Self { path: path.into(), busy_timeout_ms: BUSY_TIMEOUT_MS, group: "settle".to_owned() }
     }
 }

@@ -16,6 +16,7 @@ mod failure;
 mod meta;
 mod moment;
 mod name;
+mod positions;
 mod prepared;
 mod sample;
 mod shape;

@@ -18,7 +18,7 @@ use super::shape::{Shape, Statements};
 use super::table::{self, Column, Description};
 use super::validate;
 use crate::config::target::{Deletes, Evolution, Target};
-use crate::sinks::finding::Finding;
+use crate::finding::Finding;
 use crate::sinks::plan::Plan;
 
 /// A target table that may be written.

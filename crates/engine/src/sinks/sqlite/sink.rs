@@ -10,7 +10,7 @@ use super::apply::{self, State};
 use super::config::SqliteConfig;
 use super::connection::{self, FileId};
 use super::failure::{self, During, is_connection_lost};
-use super::meta;
+use super::{meta, positions};
 use crate::config::target::Target;
 
 /// Keeps tables in a SQLite file.
@@ -35,17 +35,18 @@ struct Opened {
 impl Sqlite {
     /// A sink that will keep `target` in the file. Opens nothing yet.
     pub fn new(config: SqliteConfig, target: Target) -> Result<Self, SinkError> {
-        let state = State { target, topic_ids: HashMap::new(), tables: HashMap::new() };
+        let state = State { target, group: config.group.clone(), topic_ids: HashMap::new(), tables: HashMap::new() };
         Ok(Self { config, opened: None, file: None, state })
     }
 
     fn open_now(&mut self, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
-        let floors = self.in_transaction("open", |connection, state| {
+        self.in_transaction("open", |connection, state| {
             meta::open(connection)?;
+            positions::open(connection)?;
             state.topic_ids.extend(parts.iter().map(|part| (part.partition.clone(), part.topic_id)));
-            meta::floors(connection, parts)
-        })?;
-        Ok(Places { floors, ..Places::default() })
+            let applied = positions::read(connection, &state.group, parts)?;
+            Ok(Places { floors: meta::floors(connection, parts)?, applied })
+        })
     }
 
     fn apply_now(&mut self, batch: &Batch) -> Result<Durable, SinkError> {

@@ -9,7 +9,7 @@ use super::ddl::meta_columns;
 use super::name::{list, quoted, same, tombstones};
 use super::table::{BINARY, Column, Description};
 use crate::config::target::Deletes;
-use crate::sinks::finding::Finding;
+use crate::finding::Finding;
 use crate::sinks::plan::Plan;
 
 /// What is wrong with `table` as the target of rows with this key, and what may surprise.

@@ -1,0 +1,178 @@
+//! Errors that librdkafka reports while reading: the broker away, access refused, topics gone.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rdkafka::consumer::Consumer as _;
+use rdkafka::error::KafkaError;
+use rdkafka::types::RDKafkaErrorCode;
+use settle_core::position::TopicId;
+use tokio::time::Instant;
+
+use super::client;
+use super::context::Trouble;
+use super::failure::{Verdict, judge, of_call};
+use super::outlet::Stop;
+use super::reader::{Away, Reader};
+use super::start;
+use super::topic_id::topic_ids;
+use super::topics;
+use crate::source::{SourceError, SourceEvent, SourceFailure};
+
+/// How long a broker may take to show that it is there.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// It is asked again no sooner than this.
+const CHECK_AFTER: Duration = Duration::from_secs(1);
+/// Topic ids are compared this often.
+const COMPARE_IDS_AFTER: Duration = Duration::from_secs(10);
+
+impl Reader {
+    pub(super) async fn on_trouble(&mut self, intake: Option<usize>, trouble: Trouble) -> Result<(), Stop> {
+        let Trouble { code, reason } = &trouble;
+        match judge(*code) {
+            Verdict::Heals => tracing::debug!(?code, "{reason}"),
+            Verdict::Outage => {
+                // That all brokers are down says less than why one is.
+                if self.health.suspicion.is_none() || *code != RDKafkaErrorCode::AllBrokersDown {
+                    self.health.suspicion = Some(trouble);
+                }
+            }
+            Verdict::Denied => {
+                let error = client::outage(&self.config, &trouble);
+                self.away(Away::Denied, error);
+            }
+            Verdict::TopicGone => self.look_for_topics()?,
+            Verdict::OutOfRange => match intake {
+                Some(intake) => self.start_again(intake).await?,
+                None => return Err(self.stop(reason).into()),
+            },
+            Verdict::Fenced => {
+                let told = self.consumer.client().fatal_error();
+                let words = told.map_or_else(|| reason.clone(), |(_, words)| words);
+                let group = &self.config.group;
+                let hint = match &self.config.instance {
+                    Some(instance) => format!("another process joined group {group} as instance {instance}"),
+                    None => format!("our place in group {group} is gone"),
+                };
+                return Err(SourceError::new(SourceFailure::Fenced, format!("{hint}: {words}")).into());
+            }
+            Verdict::Stop => return Err(self.stop(reason).into()),
+        }
+        Ok(())
+    }
+
+    fn stop(&self, reason: &str) -> SourceError {
+        let message = format!("reading from Kafka at {} failed: {reason}", self.config.brokers);
+        SourceError::new(SourceFailure::Contract, message)
+    }
+
+    /// Asks the broker where there is reason to, and looks after the topics' ids.
+    pub(super) fn check_health(&mut self) -> Result<(), SourceError> {
+        let now = Instant::now();
+        let silent = self.health.away == Some(Away::Silent);
+        if (silent || self.health.suspicion.is_some()) && now >= self.health.next_check {
+            let topic = self.topics.first().map(|topic| topic.name.as_str());
+            let answers = client::answers(&self.consumer, topic, PATIENCE);
+            self.health.next_check = Instant::now() + CHECK_AFTER;
+            let suspicion = self.health.suspicion.take();
+            match (answers, suspicion) {
+                (true, _) if silent => self.back(),
+                (false, Some(trouble)) => {
+                    let error = client::outage(&self.config, &trouble);
+                    self.away(Away::Silent, error);
+                }
+                _ => {}
+            }
+        }
+        if self.health.away.is_none() && now >= self.health.next_id_check {
+            self.health.next_id_check = now + COMPARE_IDS_AFTER;
+            self.compare_ids()?;
+        }
+        Ok(())
+    }
+
+    /// Tells once per outage.
+    pub(super) fn away(&mut self, how: Away, error: SourceError) {
+        if self.health.away.replace(how).is_none() {
+            self.say(SourceEvent::Away(error));
+        }
+    }
+
+    /// Tells that an outage is over, if there was one.
+    pub(super) fn back(&mut self) {
+        if self.health.away.take().is_some() {
+            self.health.suspicion = None;
+            self.say(SourceEvent::Back);
+        }
+    }
+
+    /// Something was read, so access is granted.
+    pub(super) fn shows_access(&mut self) {
+        if self.health.away == Some(Away::Denied) {
+            self.back();
+        }
+    }
+
+    /// A topic is said to be missing: if one that was asked for is, the run cannot go on.
+    fn look_for_topics(&mut self) -> Result<(), SourceError> {
+        let existing = match client::list(&self.consumer, &self.config, PATIENCE) {
+            Ok(existing) => existing,
+            Err(error) if error.kind == SourceFailure::Unreachable => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        topics::select(&self.config.topics, &existing, &self.config.brokers).map(drop)
+    }
+
+    /// librdkafka says that the next offset is not in the log, and reads on only where told. A
+    /// group that has no offset yet starts where the log does, also if retention moved that since
+    /// it was asked; anything else would skip records unread.
+    async fn start_again(&mut self, index: usize) -> Result<(), Stop> {
+        self.compare_ids()?;
+        let partition = self.intakes[index].partition.clone();
+        let next = self.intakes[index].next();
+        let (first, end) = loop {
+            match start::watermarks(&self.consumer, &self.config, &partition) {
+                Ok(ends) => break ends,
+                Err(error) if error.kind == SourceFailure::Unreachable => {
+                    self.away(Away::Silent, error);
+                    self.pause(CHECK_AFTER).await?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+        if next < first && self.intakes[index].is_fresh() {
+            self.intakes[index].skip_to(first);
+        } else {
+            start::check(&self.config, &partition, next, first, end)?;
+        }
+        self.place(&partition, self.intakes[index].next())?;
+        Ok(())
+    }
+
+    /// A topic that was deleted and made anew is another log, and librdkafka would read on in it at
+    /// the old offset.
+    fn compare_ids(&self) -> Result<(), SourceError> {
+        let known: BTreeMap<&str, TopicId> =
+            self.intakes.iter().filter_map(|intake| Some((&*intake.partition.topic, intake.topic_id?))).collect();
+        let names: Vec<&str> = known.keys().copied().collect();
+        let current = match topic_ids(self.consumer.client(), &names, PATIENCE) {
+            Ok(current) => current,
+            // A topic that is gone is revoked, or found missing, by itself.
+            Err(code) if judge(code) == Verdict::TopicGone => return Ok(()),
+            Err(code) => {
+                let error = of_call("reading topic ids", &self.config.brokers, &KafkaError::MetadataFetch(code));
+                return if error.kind == SourceFailure::Unreachable { Ok(()) } else { Err(error) };
+            }
+        };
+        for (topic, id) in known {
+            if let Some(new) = current.get(topic).copied().flatten().filter(|new| *new != id) {
+                let message = format!(
+                    "topic {topic} was deleted and made anew while it was read (id {id}, now {new}): its offsets begin \
+                     again, so the group's belong to another log; read it under a new group"
+                );
+                return Err(SourceError::new(SourceFailure::Contract, message));
+            }
+        }
+        Ok(())
+    }
+}

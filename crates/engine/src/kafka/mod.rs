@@ -1,0 +1,34 @@
+//! Kafka as a source.
+//!
+//! One thread (`settle-kafka`) polls librdkafka and speaks to the run loop through the channel of
+//! [`crate::source::Source`]. Its invariants:
+//!
+//! - the main queue is polled whatever the run loop does, so a slow destination never costs the
+//!   assignment;
+//! - each partition has a queue of its own, looked into only while the channel has room: that is
+//!   the whole back-pressure, no pause (which would throw prefetched records away);
+//! - records of an assignment come after its `Assigned` and before its `Revoked` or `Lost`;
+//! - an end is reported only where librdkafka said that it read up to it;
+//! - a commit is sent only for a partition that is ours, and never lowers an offset.
+
+mod client;
+mod config;
+mod context;
+mod failure;
+mod group;
+mod health;
+mod intake;
+mod outlet;
+mod probe;
+mod reader;
+mod rebalance;
+mod record;
+mod start;
+mod thread;
+mod topic_id;
+mod topics;
+
+pub use config::{Bound, KafkaConfig, REVOKE_DEADLINE};
+pub use probe::{Probe, ProbedTopic, probe, sample};
+pub use thread::start;
+pub use topics::Topic;
