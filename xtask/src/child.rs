@@ -4,6 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,11 +44,9 @@ pub fn cargo(arguments: &[&str]) -> Command {
 
 /// Prints the command and runs it to its end. Its process group is its own: what it started is ended with it.
 pub fn run(command: &mut Command, interrupt: &Interrupt) -> io::Result<ExitStatus> {
-    let words: Vec<String> = std::iter::once(command.get_program())
-        .chain(command.get_args())
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    eprintln!("$ {}", words.join(" "));
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default();
+    let words = std::iter::once(program).chain(command.get_args());
+    eprintln!("$ {}", words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "));
     let mut child = command.stdin(Stdio::null()).process_group(0).spawn()?;
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let mut asked: Option<Instant> = None;

@@ -147,10 +147,7 @@ mod tests {
         let mut actual = TextTable::from_csv("id,v,added\n1,a,\n2,x,\n3,c,\n", &["id"]).unwrap();
         let columns: BTreeSet<String> = ["id".to_owned(), "v".to_owned()].into();
         let carried: Carried = ["1", "2", "3"].map(|k| (vec![k.to_owned()], columns.clone())).into();
-        assert_eq!(
-            differences(&expected, &actual, &carried),
-            ["row 2: column v differs", "row 3 should not be there"]
-        );
+        assert_eq!(differences(&expected, &actual, &carried), ["row 2: column v differs", "row 3 should not be there"]);
         actual.rows.clear();
         assert_eq!(differences(&expected, &actual, &carried), ["row 1 is missing", "row 2 is missing"]);
     }

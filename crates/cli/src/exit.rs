@@ -30,6 +30,14 @@ pub enum Exit {
     Interrupted = 130,
 }
 
+impl Exit {
+    /// The first failure decides.
+    #[must_use]
+    pub fn worse(self, other: Self) -> Self {
+        if self == Self::Done { other } else { self }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         ExitCode::from(exit as u8)
@@ -77,4 +85,16 @@ pub fn chain(error: &dyn Error) -> String {
         next = error.source();
     }
     text
+}
+
+/// Prints the error and gives its exit back.
+pub fn fail(exit: Exit, error: &dyn Error) -> Exit {
+    eprintln!("settle: {}", chain(error));
+    exit
+}
+
+/// Runs a future to its end on a runtime of its own.
+pub fn block_on<F: Future>(future: F) -> std::io::Result<F::Output> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    Ok(runtime.block_on(future))
 }

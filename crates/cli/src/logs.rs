@@ -14,7 +14,11 @@ pub(crate) fn start(format: LogFormat, level: &str) {
         LogFormat::Json => true,
         LogFormat::Text => false,
     };
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal());
     // A second start in one process (tests) keeps the first.
     let _ = if json { logs.json().flatten_event(true).try_init() } else { logs.compact().try_init() };
 }

@@ -22,12 +22,7 @@ pub(crate) async fn show(mut watch: Watch) {
         let tally = progress.tally;
         let message = match away.or(progress.source_away) {
             Some(why) => format!("paused: {why}"),
-            None => format!(
-                "{} read, {} settled, {} partitions",
-                tally.read,
-                tally.placed(),
-                progress.partitions
-            ),
+            None => format!("{} read, {} settled, {} partitions", tally.read, tally.placed(), progress.partitions),
         };
         bar.set_message(message);
         tokio::select! {

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use settle_engine::config::Config;
+use settle_engine::pipeline;
 use settle_engine::run::{self, Ended, Options, progress};
 use settle_engine::shutdown::{self, Stopper};
-use settle_engine::pipeline;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::RunArgs;
-use crate::exit::{self, Exit};
+use crate::exit::{self, Exit, fail};
 use crate::{progress as bar, report};
 
 /// How long a bounded run waits for a source or sink that is away, where nothing else is said.
@@ -25,11 +25,7 @@ pub fn execute(path: &Path, args: &RunArgs) -> Exit {
     if let Some(group) = &args.group {
         config.source.group.clone_from(group);
     }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(Exit::Bug, &error),
-    };
-    runtime.block_on(run(config, args))
+    exit::block_on(run(config, args)).unwrap_or_else(|error| fail(Exit::Bug, &error))
 }
 
 async fn run(config: Config, args: &RunArgs) -> Exit {
@@ -84,9 +80,4 @@ fn listen(stopper: Stopper) -> std::io::Result<()> {
         }
     });
     Ok(())
-}
-
-fn fail(exit: Exit, error: &dyn std::error::Error) -> Exit {
-    eprintln!("settle: {}", exit::chain(error));
-    exit
 }

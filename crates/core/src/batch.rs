@@ -89,6 +89,11 @@ impl<'a> TableRows<'a> {
         self.survivors.iter().find_map(|&index| self.batch.changes[index].schema.as_ref())
     }
 
+    /// True if a row of the batch came from another key.
+    pub fn has_key_changes(&self) -> bool {
+        self.batch.changes.iter().any(|change| change.old_key.is_some() && change.table == *self.table)
+    }
+
     /// Topic of the rows. Several topics into one table are refused before.
     pub fn topic(&self) -> &'a Arc<str> {
         &self.batch.changes[self.survivors[0]].record.partition.topic

@@ -42,6 +42,8 @@ pub struct Fold {
     batch: Batch,
     /// The survivor of each table and key.
     latest: HashMap<(Arc<TableName>, Key), Survivor>,
+    /// Index of the span that grew last.
+    last_span: usize,
     opened_at_ms: Option<u64>,
 }
 
@@ -57,7 +59,7 @@ struct Survivor {
 impl Fold {
     /// An empty batch that is cut at `limits`.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, batch: Batch::default(), latest: HashMap::new(), opened_at_ms: None }
+        Self { limits, batch: Batch::default(), latest: HashMap::new(), last_span: 0, opened_at_ms: None }
     }
 
     /// True if `event` must not join what is gathered: its table's Connect schema is another, or
@@ -139,12 +141,17 @@ impl Fold {
 
     fn cover(&mut self, partition: &Partition, start: Offset, end: Offset, now_ms: u64) {
         self.opened_at_ms.get_or_insert(now_ms);
-        match self.batch.spans.iter_mut().find(|span| span.partition == *partition) {
+        let spans = &mut self.batch.spans;
+        // Records come in stretches of a partition.
+        if spans.get(self.last_span).is_none_or(|span| span.partition != *partition) {
+            self.last_span = spans.iter().position(|span| span.partition == *partition).unwrap_or(spans.len());
+        }
+        match spans.get_mut(self.last_span) {
             Some(span) => {
                 invariant::check(&SPANS_IN_ORDER, span.end <= start);
                 span.end = span.end.max(end);
             }
-            None => self.batch.spans.push(Span { partition: partition.clone(), start, end }),
+            None => spans.push(Span { partition: partition.clone(), start, end }),
         }
     }
 

@@ -248,10 +248,13 @@ pub enum Origin<'a> {
 }
 
 impl<'a> Origin<'a> {
-    /// The origin of a column: its field's type where the record has a schema, else the declaration.
-    pub fn of(field: Option<&'a Field>, conventions: &'a Conventions) -> Self {
-        match field {
-            Some(field) => Self::Connect(&field.source_type),
+    /// The origin of a column that is wanted as `kind`: its field's type where the record has a
+    /// schema, else the declaration. A schema's plain string says nothing of bytes (they are
+    /// strings under `binary.handling.mode=hex` and `base64`), so there the declaration decides.
+    pub fn of(field: Option<&'a Field>, conventions: &'a Conventions, kind: &Kind) -> Self {
+        match field.map(|field| &field.source_type) {
+            Some(SourceType::Text) if *kind == Kind::Bytes => Self::Schemaless(conventions),
+            Some(source_type) => Self::Connect(source_type),
             None => Self::Schemaless(conventions),
         }
     }

@@ -1,43 +1,48 @@
-//! What `settle check` finds, with its fix.
+//! What a look at a destination found, before a run.
 
 use std::fmt;
 
-/// Whether a run would start.
+/// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Said so that it is known.
+    /// Worth knowing.
     Note,
-    /// A run starts; something may not be as wished.
+    /// A run would start, but something there may surprise.
     Warning,
-    /// A run refuses to start, or would stop.
+    /// A run would not start.
     Error,
 }
 
-/// One finding.
+/// One finding, with what to do about it. Holds no row values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How grave.
+    /// How much it matters.
     pub severity: Severity,
-    /// What and where.
+    /// What was found, and where.
     pub what: String,
-    /// What to do; empty for a note.
+    /// What to do about it; empty where there is nothing to do.
     pub fix: String,
 }
 
 impl Finding {
-    /// A run would not start.
-    pub fn error(what: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, what: what.into(), fix: fix.into() }
+    /// Worth knowing.
+    pub fn note(what: impl Into<String>) -> Self {
+        Self { severity: Severity::Note, what: what.into(), fix: String::new() }
     }
 
-    /// A run starts.
+    /// Something that may surprise.
     pub fn warning(what: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, what: what.into(), fix: fix.into() }
     }
 
-    /// All is well.
-    pub fn note(what: impl Into<String>) -> Self {
-        Self { severity: Severity::Note, what: what.into(), fix: String::new() }
+    /// Something that keeps a run from starting.
+    pub fn error(what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, what: what.into(), fix: fix.into() }
+    }
+
+    /// True if a run would not start.
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
     }
 }
 

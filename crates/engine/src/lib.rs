@@ -4,6 +4,7 @@ pub mod capture;
 pub mod config;
 pub mod finding;
 pub mod kafka;
+pub mod pipeline;
 pub mod run;
 pub mod sampling;
 pub mod shutdown;

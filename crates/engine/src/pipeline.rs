@@ -1,30 +1,147 @@
-//! The one file that knows all the parts: from a checked configuration to a source and a sink.
+//! The one file that knows all the parts: from a checked configuration to a source and a sink, and
+//! what can be said of both before a run.
 
+use settle_core::batch::TableRows;
 use settle_core::sink::{Sink, SinkError};
 
 use crate::capture::{self, CaptureConfig};
 use crate::config::source::Origin;
 use crate::config::{Config, SinkConfig};
-use crate::kafka::{self, KafkaConfig};
-use crate::sinks::clickhouse::{ClickHouse, ClickHouseConfig};
-use crate::sinks::sqlite::{Sqlite, SqliteConfig};
+use crate::finding::Finding;
+use crate::kafka::{self, Bound, KafkaConfig, REVOKE_DEADLINE};
+use crate::sampling::{self, Sample};
+use crate::sinks::clickhouse::{self, CheckedTable, ClickHouse, ClickHouseConfig, Columns};
+use crate::sinks::sqlite::{self, Sqlite, SqliteConfig};
 use crate::source::{Source, SourceError};
+
+/// Chunks of records between the source and the run loop.
+const CHUNKS_AHEAD: usize = 4;
 
 /// Starts the source.
 pub fn source(config: &Config, until_end: bool) -> Result<Source, SourceError> {
-    match &config.source.origin {
-        Origin::Kafka { .. } => kafka::start(kafka_config(config, until_end)),
-        Origin::File { .. } | Origin::Stdin { .. } => capture::start(capture_config(config)),
+    match reads(config) {
+        Reads::Kafka(kafka) => {
+            kafka::start(KafkaConfig { bounded: until_end.then_some(Bound::LastStable), ..kafka }, CHUNKS_AHEAD)
+        }
+        Reads::Capture(capture) => capture::start(capture),
     }
 }
 
 /// Makes the sink; it connects when it is opened.
 pub fn sink(config: &Config) -> Result<Box<dyn Sink>, SinkError> {
     let target = config.target.clone();
-    Ok(match &config.sink {
-        SinkConfig::ClickHouse { .. } => Box::new(ClickHouse::new(clickhouse_config(config), target)?),
-        SinkConfig::Sqlite { path, busy_timeout_ms } => {
-            Box::new(Sqlite::new(SqliteConfig { path: path.clone(), busy_timeout_ms: *busy_timeout_ms }, target)?)
-        }
+    Ok(match writes(config) {
+        Writes::ClickHouse(clickhouse) => Box::new(ClickHouse::new(clickhouse, target)?),
+        Writes::Sqlite(sqlite) => Box::new(Sqlite::new(sqlite, target)?),
     })
+}
+
+/// Reads the first records of every partition, without joining the group. A topic that exists
+/// counts also when nothing is in it.
+pub async fn sample(config: &Config, limit: usize) -> Result<Sample, SourceError> {
+    match reads(config) {
+        Reads::Capture(capture) => Ok(sampling::read(capture::sample(&capture, limit)?)),
+        Reads::Kafka(kafka) => {
+            let mut records = Vec::new();
+            let mut topics = Vec::new();
+            for topic in kafka::probe(kafka.clone()).await?.topics {
+                records.extend(kafka::sample(kafka.clone(), topic.name.clone(), limit).await?);
+                topics.push((topic.name, topic.partitions));
+            }
+            Ok(Sample { topics, ..sampling::read(records) })
+        }
+    }
+}
+
+/// What a run over topics like the sample would find in the destination.
+pub async fn check_sink(config: &Config, sample: &Sample) -> Result<Vec<Finding>, SinkError> {
+    match writes(config) {
+        Writes::ClickHouse(clickhouse) => {
+            let tables: Vec<(TableRows<'_>, Vec<&str>)> = sample.batch.tables().map(|rows| (rows, key(rows))).collect();
+            let checked: Vec<CheckedTable<'_>> = tables
+                .iter()
+                .map(|(rows, key)| CheckedTable { table: rows.table, key, schema: rows.schema().map(|s| &**s) })
+                .collect();
+            Ok(ClickHouse::new(clickhouse, config.target.clone())?.check(&checked).await)
+        }
+        Writes::Sqlite(sqlite) => Ok(sqlite::check(&sqlite, &config.target, &sample.batch)),
+    }
+}
+
+/// The statements that would make the target tables of the sample.
+pub fn ddl(config: &Config, sample: &Sample) -> Result<Vec<String>, SinkError> {
+    let mut statements = Vec::new();
+    for rows in sample.batch.tables() {
+        statements.extend(match writes(config) {
+            Writes::ClickHouse(to) => {
+                let seen = sampling::seen(rows);
+                let columns = rows.schema().map_or(Columns::Seen(&seen), |schema| Columns::Schema(schema));
+                clickhouse::table_ddl(
+                    rows.table,
+                    &key(rows),
+                    columns,
+                    &config.target,
+                    &to.database,
+                    to.cluster.as_deref(),
+                )?
+            }
+            Writes::Sqlite(_) => sqlite::create_table_ddl(&config.target, rows)?,
+        });
+    }
+    Ok(statements)
+}
+
+fn key<'a>(rows: TableRows<'a>) -> Vec<&'a str> {
+    rows.rows().next().map(|row| row.key().names().collect()).unwrap_or_default()
+}
+
+/// What is read, in the words of the source that reads it.
+enum Reads {
+    Kafka(KafkaConfig),
+    Capture(CaptureConfig),
+}
+
+fn reads(config: &Config) -> Reads {
+    let group = config.source.group.clone();
+    match config.source.origin.clone() {
+        Origin::Kafka { brokers, topics, instance, properties } => Reads::Kafka(KafkaConfig {
+            brokers,
+            group,
+            topics,
+            instance,
+            properties,
+            revoke_deadline: REVOKE_DEADLINE,
+            bounded: None,
+        }),
+        Origin::File { paths, topics, topic_id } => Reads::Capture(CaptureConfig { paths, topics, group, topic_id }),
+        Origin::Stdin { topics, topic_id } => {
+            Reads::Capture(CaptureConfig { paths: Vec::new(), topics, group, topic_id })
+        }
+    }
+}
+
+/// What is written, in the words of the sink that writes it.
+enum Writes {
+    ClickHouse(ClickHouseConfig),
+    Sqlite(SqliteConfig),
+}
+
+fn writes(config: &Config) -> Writes {
+    match config.sink.clone() {
+        SinkConfig::ClickHouse { url, database, user, password, cluster, settings, request_timeout_ms } => {
+            Writes::ClickHouse(ClickHouseConfig {
+                url,
+                database,
+                user,
+                password,
+                request_timeout_ms,
+                cluster,
+                settings,
+            })
+        }
+        SinkConfig::Sqlite { path, busy_timeout_ms } => {
+            let group = config.source.group.clone();
+            Writes::Sqlite(SqliteConfig { path, busy_timeout_ms, group })
+        }
+    }
 }

@@ -20,12 +20,13 @@ class StatementError(Exception):
 
 @dataclass
 class Statement:
-    """`sql` without an INSERT's FORMAT clause; `data` is None unless the engine is to parse it by `format`."""
+    """`sql` without an INSERT's SETTINGS and FORMAT clauses; `data` is None unless the engine is to parse it by `format`."""
 
     verb: str
     sql: bytes
     format: str | None = None
     data: memoryview | None = None
+    settings: bytes = b""
 
 
 def _skip_quoted(text: bytes, at: int) -> int:
@@ -114,7 +115,10 @@ def split(text: bytes) -> Statement:
 
 
 def _split_insert(text: bytes, words) -> Statement:
+    settings = None
     for word, start, end in words:
+        if word == "SETTINGS" and settings is None:
+            settings = start
         if word in ("VALUES", "SELECT", "WITH", "INFILE"):
             break
         if word == "FORMAT":
@@ -124,5 +128,6 @@ def _split_insert(text: bytes, words) -> Statement:
             if name[0] == "VALUES":
                 break
             begin = _data_start(text, name[2])
-            return Statement("INSERT", text[:start].rstrip(), text[name[1]:name[2]].decode(), memoryview(text)[begin:])
+            ends = start if settings is None else settings
+            return Statement("INSERT", text[:ends].rstrip(), text[name[1]:name[2]].decode(), memoryview(text)[begin:], text[ends:start].strip())
     return Statement("INSERT", text)

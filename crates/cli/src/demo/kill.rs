@@ -18,11 +18,15 @@ pub(super) fn inside_a_transaction(stage: &Stage) -> Result<String, Failure> {
     for attempt in 1..=ATTEMPTS {
         let mut command = stage.command()?;
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().map_err(|error| Failure::Io { what: "settle run cannot be started".to_owned(), error })?;
+        let child =
+            command.spawn().map_err(|error| Failure::Io { what: "settle run cannot be started".to_owned(), error })?;
         let mut child = Guard(child);
         if catch(&stage.database, &mut child.0)? {
             signal(&child.0, Signal::SIGKILL)?;
-            let status = child.0.wait().map_err(|error| Failure::Io { what: "the killed run cannot be waited for".to_owned(), error })?;
+            let status = child
+                .0
+                .wait()
+                .map_err(|error| Failure::Io { what: "the killed run cannot be waited for".to_owned(), error })?;
             let rows = committed_rows(&stage.database)?;
             return Ok(format!("{status}; {rows} rows were committed, its open transaction is gone"));
         }
@@ -30,7 +34,9 @@ pub(super) fn inside_a_transaction(stage: &Stage) -> Result<String, Failure> {
             Stage::set(&stage.folder)?;
         }
     }
-    Err(Failure::Unexpected(format!("no run of {ATTEMPTS} was caught inside a transaction; the machine is too fast for the demo")))
+    Err(Failure::Unexpected(format!(
+        "no run of {ATTEMPTS} was caught inside a transaction; the machine is too fast for the demo"
+    )))
 }
 
 /// Waits for the child to hold the write lock, freezes it, and looks again: only a frozen process
@@ -75,19 +81,22 @@ fn is_locked(probe: &Connection) -> Result<bool, Failure> {
     }
 }
 
-fn committed_rows(database: &Path) -> Result<u64, rusqlite::Error> {
+fn committed_rows(database: &Path) -> Result<i64, rusqlite::Error> {
     let connection = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     connection.query_row("SELECT count(*) FROM customers", [], |row| row.get(0))
 }
 
 fn ended(child: &mut Child) -> Result<bool, Failure> {
-    let status = child.try_wait().map_err(|error| Failure::Io { what: "the run cannot be watched".to_owned(), error })?;
+    let status =
+        child.try_wait().map_err(|error| Failure::Io { what: "the run cannot be watched".to_owned(), error })?;
     Ok(status.is_some())
 }
 
 fn signal(child: &Child, signal: Signal) -> Result<(), Failure> {
-    let pid = i32::try_from(child.id()).map_err(|_| Failure::Unexpected("the process id is out of range".to_owned()))?;
-    kill(Pid::from_raw(pid), signal).map_err(|error| Failure::Io { what: format!("{signal} cannot be sent"), error: error.into() })
+    let pid =
+        i32::try_from(child.id()).map_err(|_| Failure::Unexpected("the process id is out of range".to_owned()))?;
+    kill(Pid::from_raw(pid), signal)
+        .map_err(|error| Failure::Io { what: format!("{signal} cannot be sent"), error: error.into() })
 }
 
 /// Ends the child also when the demo fails.

@@ -43,7 +43,10 @@ pub fn execute(args: &DemoArgs) -> Exit {
     };
     match shown {
         Ok(()) => {
-            println!("\nDone in {:.1} s. After a kill, a resume and two replays, every row is as the source has it.", started.elapsed().as_secs_f64());
+            println!(
+                "\nDone in {:.1} s. After a kill, a resume and two replays, every row is as the source has it.",
+                started.elapsed().as_secs_f64()
+            );
             next_steps(args.keep.as_deref());
             Exit::Done
         }
@@ -56,7 +59,11 @@ pub fn execute(args: &DemoArgs) -> Exit {
 
 fn show(folder: &Path, keep: bool) -> Result<(), Failure> {
     let stage = Stage::set(folder)?;
-    println!("1. A log recorded from PostgreSQL through Debezium: {} records of {} tables,", stage.records, log::TOPICS.len());
+    println!(
+        "1. A log recorded from PostgreSQL through Debezium: {} records of {} tables,",
+        stage.records,
+        log::TOPICS.len()
+    );
     println!("   with interleaved transactions, snapshots taken under load, a key change, deletes,");
     println!("   re-inserts, a truncate, columns added and dropped, TOAST.");
     if keep {
@@ -76,7 +83,9 @@ fn show(folder: &Path, keep: bool) -> Result<(), Failure> {
         let report = stage.run(Some(replay))?;
         println!("   {report}");
         if report.read != stage.records || report.applied != 0 {
-            return Err(Failure::Unexpected(format!("a replay must read everything and change nothing, but: {report}")));
+            return Err(Failure::Unexpected(format!(
+                "a replay must read everything and change nothing, but: {report}"
+            )));
         }
         stage.compare()?;
     }
@@ -149,12 +158,18 @@ impl Stage {
             records += topic.records.lines().count() as u64;
         }
         write("settle.toml", &log::config())?;
-        Ok(Self { config: folder.join("settle.toml"), database: folder.join("shop.db"), folder: folder.to_owned(), records })
+        Ok(Self {
+            config: folder.join("settle.toml"),
+            database: folder.join("shop.db"),
+            folder: folder.to_owned(),
+            records,
+        })
     }
 
     /// The command that runs the pipeline.
     fn command(&self) -> Result<Command, Failure> {
-        let exe = std::env::current_exe().map_err(|error| Failure::Io { what: "our own binary is not found".to_owned(), error })?;
+        let exe = std::env::current_exe()
+            .map_err(|error| Failure::Io { what: "our own binary is not found".to_owned(), error })?;
         let mut command = Command::new(exe);
         command.arg("run").arg("-c").arg(&self.config).arg("--report").arg("json").env("SETTLE_LOG", "error");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -165,12 +180,14 @@ impl Stage {
     fn run(&self, group: Option<&str>) -> Result<Shown, Failure> {
         let mut command = self.command()?;
         command.args(group.iter().flat_map(|group| ["--group", group]));
-        let output = command.output().map_err(|error| Failure::Io { what: "settle run cannot be started".to_owned(), error })?;
+        let output =
+            command.output().map_err(|error| Failure::Io { what: "settle run cannot be started".to_owned(), error })?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             return Err(Failure::Unexpected(format!("settle run ended with {}: {said}", output.status)));
         }
-        serde_json::from_slice(&output.stdout).map_err(|e| Failure::Unexpected(format!("the run report is not readable ({e})")))
+        serde_json::from_slice(&output.stdout)
+            .map_err(|e| Failure::Unexpected(format!("the run report is not readable ({e})")))
     }
 
     /// Compares every table with the source's own.

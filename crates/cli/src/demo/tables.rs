@@ -6,8 +6,8 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 use settle_engine::capture::{CaptureConfig, sample};
 
+use super::Failure;
 use super::log::{TOPICS, Topic};
-use super::{Failure, Stage};
 use crate::compare::{TextRow, TextTable, carried, differences};
 
 /// Rows shown of each table.
@@ -20,8 +20,8 @@ pub(super) fn compare(folder: &Path, database: &Path, topic: &Topic) -> Result<u
     let path = folder.join(topic.expected());
     let csv = std::fs::read_to_string(&path)
         .map_err(|error| Failure::Io { what: format!("{} cannot be read", path.display()), error })?;
-    let expected =
-        TextTable::from_csv(&csv, &[topic.key]).map_err(|e| Failure::Unexpected(format!("{} is no CSV ({e})", path.display())))?;
+    let expected = TextTable::from_csv(&csv, &[topic.key])
+        .map_err(|e| Failure::Unexpected(format!("{} is no CSV ({e})", path.display())))?;
     let actual = read(database, topic)?;
     let config = CaptureConfig {
         paths: vec![folder.join(topic.capture())],
@@ -42,7 +42,7 @@ fn read(database: &Path, topic: &Topic) -> Result<TextTable, Failure> {
     let connection = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     let mut table = TextTable::new(&[topic.key]);
     let mut statement = connection.prepare(&format!("SELECT * FROM \"{}\"", topic.table))?;
-    let names: Vec<String> = statement.column_names().iter().map(|n| (*n).to_owned()).collect();
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let mut text = TextRow::new();

@@ -2,10 +2,10 @@
 //! replayed, interleaved, stopped or resumed.
 
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use settle_testkit::services::is_full;
 
-use crate::shop::{SHOPS, Shop, shop};
+use crate::shop::{SHOPS, shop};
 use crate::stage::Stage;
 
 /// Topics above this are cut to it where many runs are made of them.

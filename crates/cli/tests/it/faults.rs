@@ -28,7 +28,7 @@ async fn heals(live: &Live, proxy: &Proxy, run: Running) -> crate::stage::Report
     report
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rejected_write_moves_no_offset() {
     let (live, proxy) = behind_a_proxy().await;
     let body = "Code: 241. DB::Exception: Memory limit (total) exceeded: would use 3.1 GiB. (MEMORY_LIMIT_EXCEEDED)"
@@ -41,7 +41,7 @@ async fn a_rejected_write_moves_no_offset() {
     assert_eq!(live.physical_rows().await, report.applied, "a rejected block was never written");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_that_hangs_moves_no_offset() {
     let (live, proxy) = behind_a_proxy().await;
     proxy.plan(Plan::new(Fault::Hang).containing(ROWS));
@@ -50,17 +50,17 @@ async fn a_write_that_hangs_moves_no_offset() {
     heals(&live, &proxy, run).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_destination_that_refuses_connections_moves_no_offset() {
     let (live, proxy) = behind_a_proxy().await;
     proxy.plan(Plan::new(Fault::Hang).containing(ROWS));
     let run = Running::start(&live.stage, &["--until-end"]);
     proxy.wait_until(|counters| counters.hung >= 1).await;
-    proxy.refuse();
+    proxy.refuse().await;
     heals(&live, &proxy, run).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_whose_reply_is_lost_is_repeated_and_changes_nothing() {
     let (live, proxy) = behind_a_proxy().await;
     proxy.plan(Plan::new(Fault::LoseReply).containing(ROWS));
@@ -71,7 +71,7 @@ async fn a_write_whose_reply_is_lost_is_repeated_and_changes_nothing() {
     assert_eq!(report.redelivered, 0, "the batch was repeated, its records were not read again");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_cut_in_its_body_is_repeated() {
     let (live, proxy) = behind_a_proxy().await;
     proxy.plan(Plan::new(Fault::CutRequest).containing(ROWS));
@@ -80,10 +80,10 @@ async fn a_request_cut_in_its_body_is_repeated() {
     heals(&live, &proxy, run).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_destination_that_stays_away_ends_a_bounded_run_with_its_own_code() {
     let (live, proxy) = behind_a_proxy().await;
-    proxy.refuse();
+    proxy.refuse().await;
     let output = live.stage.output(&["--until-end", "--deadline", "1s"]);
     assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(live.committed().await, [0, 0, 0]);

@@ -5,7 +5,7 @@ use settle_testkit::services::is_full;
 use crate::live::Live;
 use crate::shop::{SHOPS, shop};
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_shop_topic_equals_its_source_after_one_pass_and_two_replays() {
     for shop in SHOPS.iter().filter(|shop| !shop.sqlite_only) {
         let live = Live::of(*shop, &shop.lines(), "").await;
@@ -29,7 +29,7 @@ async fn every_shop_topic_equals_its_source_after_one_pass_and_two_replays() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_size_of_batches_changes_nothing() {
     let shops = [shop("pg-hazards", "shop.public.customers"), shop("mariadb", "mshop.mshop.customers")];
     for shop in shops {
@@ -44,7 +44,7 @@ async fn the_size_of_batches_changes_nothing() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_stopped_after_some_records_resumes_as_a_new_process() {
     let shop = shop("pg-hazards", "shop.public.customers");
     let lines = shop.lines();

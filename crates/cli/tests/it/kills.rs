@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rusqlite::Connection;
 use settle::compare::differences;
 
@@ -41,7 +41,7 @@ fn in_database(live: &Live) -> i64 {
         .map_or(0, |total| total as i64)
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_ten_times_into_sqlite_nothing_is_lost_or_doubled() {
     let live = Live::of(killed_topic(), &killed_topic().lines(), "").await;
     into_sqlite(&live, "max_rows = 250");
@@ -73,7 +73,7 @@ async fn killed_ten_times_into_sqlite_nothing_is_lost_or_doubled() {
     assert_eq!(live.committed().await, live.ends().await);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_ten_times_into_clickhouse_nothing_is_lost_or_doubled() {
     let live = Live::of(killed_topic(), &killed_topic().lines(), "max_rows = 1000").await;
     let mut rng = StdRng::seed_from_u64(13);
@@ -92,7 +92,7 @@ async fn killed_ten_times_into_clickhouse_nothing_is_lost_or_doubled() {
     assert_eq!(live.committed().await, live.ends().await);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revoke_in_the_middle_of_a_batch_drains_it_first() {
     let shop = shop("pg-hazards", "shop.public.customers");
     let open_batch = "max_rows = 100000\nmax_age_ms = 600000";

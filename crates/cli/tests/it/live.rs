@@ -72,7 +72,11 @@ impl Live {
     /// The current rows, as a reader of the view sees them.
     pub async fn table(&self) -> TextTable {
         let mut table = TextTable::new(self.shop.key);
-        let view = format!("SELECT * FROM `{}_current`", self.shop.name());
+        let view = format!(
+            "SELECT * FROM `{}_current` SETTINGS output_format_json_quote_decimals = 1, \
+             output_format_decimal_trailing_zeros = 1",
+            self.shop.name()
+        );
         for row in self.database.json(&view).await {
             let fields: BTreeMap<String, serde_json::Value> = serde_json::from_value(row).unwrap();
             let text = |value: serde_json::Value| match value {

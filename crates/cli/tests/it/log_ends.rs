@@ -10,7 +10,7 @@ fn records(topic: &str, lines: &[String]) -> Vec<Record> {
     lines.iter().map(|line| Record::from_kcat(line).in_topic(topic)).collect()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_compacted_topic_is_read_to_its_end() {
     let shop = shop("pg-race", "race.public.t");
     let topic = kafka::unique("compacted");
@@ -39,7 +39,7 @@ async fn a_compacted_topic_is_read_to_its_end() {
     live.assert_equals_source("compacted").await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn aborted_transactions_are_not_read_and_a_marker_at_the_end_is_passed() {
     let shop = shop("pg-hazards", "shop.public.orders");
     let topic = kafka::unique("transactions");
@@ -66,7 +66,7 @@ async fn aborted_transactions_are_not_read_and_a_marker_at_the_end_is_passed() {
     assert_eq!(again.read, 0, "a second run finds nothing new and ends");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_empty_topic_ends_at_once() {
     let shop = shop("pg-hazards", "shop.public.orders");
     let live = Live::of(shop, &[], "").await;
@@ -74,7 +74,7 @@ async fn an_empty_topic_ends_at_once() {
     assert_eq!((report.read, report.ended.as_str()), (0, "end"));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_small_batch_lands_within_its_age_and_idle_time_ends_the_run() {
     let shop = shop("pg-hazards", "shop.public.orders");
     let live = Live::of(shop, &shop.lines(), "max_rows = 100000\nmax_age_ms = 200").await;

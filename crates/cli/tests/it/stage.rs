@@ -129,7 +129,7 @@ pub fn read_sqlite(path: &Path, table: &str, key: &[&str]) -> TextTable {
     let connection = Connection::open(path).unwrap();
     let mut read = TextTable::new(key);
     let mut statement = connection.prepare(&format!("SELECT * FROM \"{table}\"")).unwrap();
-    let names: Vec<String> = statement.column_names().iter().map(|n| (*n).to_owned()).collect();
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let mut rows = statement.query([]).unwrap();
     while let Some(row) = rows.next().unwrap() {
         let text = |i| match row.get_ref(i).unwrap() {

@@ -47,7 +47,8 @@ pub(crate) fn is_connect_schema(json: &str) -> bool {
         #[serde(rename = "type")]
         _kind: IgnoredAny,
     }
-    json.starts_with('{') && serde_json::from_str::<Typed>(json).is_ok()
+    // Connect writes the type first. Reading the rest would cost as much as the record itself.
+    json.starts_with("{\"type\":") || (json.starts_with('{') && serde_json::from_str::<Typed>(json).is_ok())
 }
 
 /// A message key or header: the payload of a Connect wrapper (exactly `schema` and `payload`), or

@@ -1,7 +1,5 @@
 //! The proleptic Gregorian calendar, for any year that fits: days since 1970-01-01 and back.
 
-use std::fmt::Write;
-
 /// Nanoseconds of a day.
 pub(super) const DAY_NS: i128 = 86_400_000_000_000;
 
@@ -45,28 +43,81 @@ fn days_of_month(year: i64, month: u8) -> u8 {
     }
 }
 
+/// The text of a [`Value::Date`](super::Value::Date): `YYYY-MM-DD`; outside of the years 0000 to
+/// 9999 with a sign.
+pub fn date_text(days: i64) -> String {
+    let mut text = String::with_capacity(10);
+    write_date(&mut text, days);
+    text
+}
+
+/// The text of a [`Value::Time`](super::Value::Time) with `digits` behind the second.
+pub fn time_text(ns: i64, digits: u8) -> String {
+    let mut text = String::with_capacity(18);
+    let digits = digits.min(9);
+    write_time(&mut text, ns / 10_i64.pow(u32::from(9 - digits)), digits);
+    text
+}
+
+/// The text of a [`Value::Timestamp`](super::Value::Timestamp) with `digits` behind the second:
+/// `YYYY-MM-DD hh:mm:ss[.fff]`, as long for every value of the years 0000 to 9999.
+pub fn timestamp_text(ns: i128, digits: u8) -> String {
+    let mut text = String::with_capacity(29);
+    let digits = digits.min(9);
+    // Both fit: a day has fewer than 2^63 nanoseconds, and no source has 2^63 days.
+    write_date(&mut text, i64::try_from(ns.div_euclid(DAY_NS)).unwrap_or(i64::MAX));
+    text.push(' ');
+    let of_day = i64::try_from(ns.rem_euclid(DAY_NS)).unwrap_or(0);
+    write_time(&mut text, of_day / 10_i64.pow(u32::from(9 - digits)), digits);
+    text
+}
+
 /// `YYYY-MM-DD`; outside of the years 0000 to 9999 with a sign.
 pub(super) fn write_date(text: &mut String, days: i64) {
     let (year, month, day) = date_from_days(days);
-    let sign = match year {
-        ..0 => "-",
-        0..=9999 => "",
-        _ => "+",
-    };
-    let _ = write!(text, "{sign}{:04}-{month:02}-{day:02}", year.unsigned_abs());
+    match year {
+        ..0 => text.push('-'),
+        0..=9999 => {}
+        _ => text.push('+'),
+    }
+    write_padded(text, year.unsigned_abs(), 4);
+    text.push('-');
+    write_padded(text, month.unsigned_abs(), 2);
+    text.push('-');
+    write_padded(text, day.unsigned_abs(), 2);
 }
 
 /// `hh:mm:ss[.fff]` of a length in units of 10^-digits s. More than a day and less than nothing
 /// are written too: MySQL's TIME goes from -838:59:59 to 838:59:59.
 pub(super) fn write_time(text: &mut String, units: i64, digits: u8) {
-    let sign = if units < 0 { "-" } else { "" };
+    if units < 0 {
+        text.push('-');
+    }
     let per_second = 10_u64.pow(digits.min(18).into());
     let (seconds, fraction) = (units.unsigned_abs() / per_second, units.unsigned_abs() % per_second);
-    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    let _ = write!(text, "{sign}{hours:02}:{minutes:02}:{seconds:02}");
+    write_padded(text, seconds / 3600, 2);
+    text.push(':');
+    write_padded(text, seconds / 60 % 60, 2);
+    text.push(':');
+    write_padded(text, seconds % 60, 2);
     if digits > 0 {
-        let _ = write!(text, ".{fraction:0width$}", width = digits.into());
+        text.push('.');
+        write_padded(text, fraction, digits.min(18).into());
     }
+}
+
+/// A number with zeros in front, at least `width` digits long. Every timestamp in a text column
+/// comes by here; the formatting machinery costs several times as much.
+fn write_padded(text: &mut String, number: u64, width: usize) {
+    let mut digits = [b'0'; 20];
+    let mut rest = number;
+    let mut start = digits.len();
+    while rest > 0 || digits.len() - start < width {
+        start -= 1;
+        digits[start] = b"0123456789"[(rest % 10) as usize];
+        rest /= 10;
+    }
+    text.extend(digits[start..].iter().map(|digit| char::from(*digit)));
 }
 
 /// `YYYY-MM-DD hh:mm:ss[.fff]` of units of 10^-digits s since 1970.
@@ -99,6 +150,16 @@ mod tests {
         {
             assert_eq!(days_from_date(year, month, day), None);
         }
+    }
+
+    #[test]
+    fn decoded_values_have_a_text_of_one_length() {
+        assert_eq!(date_text(-1), "1969-12-31");
+        assert_eq!(time_text(86_399_123_456_000, 6), "23:59:59.123456");
+        assert_eq!(time_text(86_399_000_000_000, 0), "23:59:59");
+        assert_eq!(timestamp_text(-1_000_000, 3), "1969-12-31 23:59:59.999");
+        assert_eq!(timestamp_text(1_000_042_000, 6), "1970-01-01 00:00:01.000042");
+        assert_eq!(timestamp_text(253_402_300_800_000_000_000, 0), "+10000-01-01 00:00:00");
     }
 
     #[test]

@@ -95,7 +95,7 @@ impl Decimal {
         let range = || ValueError::range(kind);
         let fitted = if wanted >= self.scale {
             let more = wanted - self.scale;
-            match (&self.unscaled, 10_i128.checked_pow(more)) {
+            match (&self.unscaled, power_of_ten(more)) {
                 (Unscaled::Narrow(number), Some(factor)) if number.checked_mul(factor).is_some() => {
                     Self::new(number * factor, wanted)
                 }
@@ -104,7 +104,7 @@ impl Decimal {
         } else {
             let less = self.scale - wanted;
             let lost = || ValueError::precision(kind);
-            match (&self.unscaled, 10_i128.checked_pow(less)) {
+            match (&self.unscaled, power_of_ten(less)) {
                 (Unscaled::Narrow(number), Some(divisor)) if number % divisor == 0 => {
                     Self::new(number / divisor, wanted)
                 }
@@ -127,16 +127,32 @@ impl Decimal {
     }
 
     fn has_at_most(&self, digits: u32) -> bool {
-        match (&self.unscaled, 10_u128.checked_pow(digits)) {
-            (Unscaled::Narrow(number), Some(limit)) => number.unsigned_abs() < limit,
+        match (&self.unscaled, power_of_ten(digits)) {
+            (Unscaled::Narrow(number), Some(limit)) => number.unsigned_abs() < limit.unsigned_abs(),
             (Unscaled::Narrow(_), None) => true,
-            (Unscaled::Wide(_), Some(limit)) if limit <= i128::MAX.unsigned_abs() => false,
+            (Unscaled::Wide(_), Some(_)) => false,
             // 3.33 bits a digit: the power is only computed where the number may reach it.
             (Unscaled::Wide(number), _) if number.bits() <= u64::from(digits) * 3 => true,
             (Unscaled::Wide(number), _) if number.bits() > u64::from(digits) * 4 => false,
             (Unscaled::Wide(number), _) => number.magnitude() < BigInt::from(10).pow(digits).magnitude(),
         }
     }
+}
+
+/// The powers of ten that 128 bits hold.
+const POWERS: [i128; 39] = {
+    let mut powers = [1; 39];
+    let mut i = 1;
+    while i < powers.len() {
+        powers[i] = powers[i - 1] * 10;
+        i += 1;
+    }
+    powers
+};
+
+/// 10^exponent, if 128 bits hold it.
+pub(super) fn power_of_ten(exponent: u32) -> Option<i128> {
+    POWERS.get(exponent as usize).copied()
 }
 
 /// 10^exponent, unless it has more than `limit` digits: no message may make us build a huge number.
@@ -148,16 +164,55 @@ fn power(exponent: u32, limit: u32) -> Option<BigInt> {
 impl fmt::Display for Decimal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (negative, digits) = match &self.unscaled {
-            Unscaled::Narrow(number) => (*number < 0, number.unsigned_abs().to_string()),
+            Unscaled::Narrow(number) => match u64::try_from(number.unsigned_abs()) {
+                Ok(short) => (*number < 0, short.to_string()),
+                Err(_) => (*number < 0, number.unsigned_abs().to_string()),
+            },
             Unscaled::Wide(number) => (number.sign() == Sign::Minus, number.magnitude().to_string()),
         };
-        let sign = if negative { "-" } else { "" };
+        if negative {
+            f.write_str("-")?;
+        }
         let scale = self.scale as usize;
         if scale == 0 {
-            return write!(f, "{sign}{digits}");
+            return f.write_str(&digits);
         }
-        let padded = format!("{digits:0>width$}", width = scale + 1);
-        let (whole, fraction) = padded.split_at(padded.len() - scale);
-        write!(f, "{sign}{whole}.{fraction}")
+        match digits.split_at_checked(digits.len().saturating_sub(scale)) {
+            Some((whole, fraction)) if !whole.is_empty() => write!(f, "{whole}.{fraction}"),
+            _ => {
+                f.write_str("0.")?;
+                (digits.len()..scale).try_for_each(|_| f.write_str("0"))?;
+                f.write_str(&digits)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_has_exactly_the_scale() {
+        for (number, scale, wanted) in [
+            (0, 0, "0"),
+            (0, 2, "0.00"),
+            (5, 0, "5"),
+            (-5, 1, "-0.5"),
+            (-5, 3, "-0.005"),
+            (12345, 2, "123.45"),
+            (i128::MIN, 38, "-1.70141183460469231731687303715884105728"),
+        ] {
+            assert_eq!(Decimal::new(number, scale).to_string(), wanted);
+        }
+        let wide = Decimal::wide(BigInt::from(10).pow(60), 42);
+        assert_eq!(wide.to_string(), "1000000000000000000.000000000000000000000000000000000000000000");
+    }
+
+    #[test]
+    fn equal_numbers_are_equal_however_they_were_made() {
+        assert_eq!(Decimal::wide(BigInt::from(7), 1), Decimal::new(7, 1));
+        assert_eq!(Decimal::wide(BigInt::from(i128::MAX), 0).to_i128(), Some(i128::MAX));
+        assert_eq!(Decimal::wide(BigInt::from(i128::MAX) + 1, 0).to_i128(), None);
     }
 }

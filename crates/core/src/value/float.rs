@@ -52,12 +52,13 @@ fn is_lenient(text: &str, number: &Number<'_>, origin: Origin<'_>, kind: &Kind) 
 }
 
 fn printed(text: &str, number: &Number<'_>, lenient: bool, kind: &Kind) -> Result<f64, ValueError> {
-    let (float, shortest) = if *kind == Kind::Float32 {
-        let float: f32 = text.parse().map_err(|_| ValueError::range(kind))?;
-        (f64::from(float), format!("{float:e}"))
-    } else {
-        let float: f64 = text.parse().map_err(|_| ValueError::range(kind))?;
-        (float, if lenient { String::new() } else { format!("{float:e}") })
+    let real: Option<f32> = match kind {
+        Kind::Float32 => Some(text.parse().map_err(|_| ValueError::range(kind))?),
+        _ => None,
+    };
+    let float: f64 = match real {
+        Some(real) => real.into(),
+        None => text.parse().map_err(|_| ValueError::range(kind))?,
     };
     if float.is_infinite() {
         return Err(ValueError::range(kind));
@@ -66,8 +67,12 @@ fn printed(text: &str, number: &Number<'_>, lenient: bool, kind: &Kind) -> Resul
     if (float == 0.0) != number.is_zero() {
         return Err(ValueError::precision(kind));
     }
-    if lenient || Number::parse(&shortest).is_some_and(|shortest| shortest.equals(number)) {
+    if lenient {
         return Ok(float);
     }
-    Err(ValueError::precision(kind))
+    let shortest = real.map_or_else(|| format!("{float:e}"), |real| format!("{real:e}"));
+    match Number::parse(&shortest) {
+        Some(shortest) if shortest.equals(number) => Ok(float),
+        _ => Err(ValueError::precision(kind)),
+    }
 }

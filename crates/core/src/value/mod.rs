@@ -23,7 +23,9 @@ mod token;
 #[cfg(test)]
 mod tests;
 
+pub use calendar::{date_text, time_text, timestamp_text};
 pub use decimal::Decimal;
 pub use decode::decode;
 pub use error::ValueError;
 pub use kind::{Kind, Value};
+pub use temporal::declared;

@@ -127,8 +127,8 @@ fn of_units(number: i64, source: &SourceType, kind: &Kind) -> Result<Moment, Val
     }
 }
 
-/// The unit of an integer in a column of this kind, as declared.
-fn declared(conventions: &Conventions, kind: &Kind) -> Result<SourceType, ValueError> {
+/// What an integer in a column of dates, times or timestamps is without a schema, as declared.
+pub fn declared(conventions: &Conventions, kind: &Kind) -> Result<SourceType, ValueError> {
     const CURE: &str = "under adaptive precision an integer is milliseconds or microseconds by the source column's \
         precision; enable schemas in the converter, or set `time.precision.mode` to `connect` or `microseconds` in the connector";
     let mode = conventions.time_precision.ok_or(ValueError::Undeclared {

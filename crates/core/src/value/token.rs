@@ -24,9 +24,6 @@ impl<'a> Token<'a> {
     pub(super) fn read(json: &'a str) -> Result<Self, ValueError> {
         let json = json.trim_ascii();
         match json.as_bytes() {
-            b"null" => Ok(Self::Null),
-            b"true" => Ok(Self::Bool(true)),
-            b"false" => Ok(Self::Bool(false)),
             [b'-' | b'0'..=b'9', ..] => Ok(Self::Number(json)),
             [b'"', inner @ .., b'"'] => {
                 if inner.iter().all(|b| !matches!(b, b'\\' | b'"' | 0..0x20)) {
@@ -37,6 +34,9 @@ impl<'a> Token<'a> {
             }
             [b'[', .., b']'] => Ok(Self::Array(json)),
             [b'{', .., b'}'] => Ok(Self::Object(json)),
+            b"null" => Ok(Self::Null),
+            b"true" => Ok(Self::Bool(true)),
+            b"false" => Ok(Self::Bool(false)),
             _ => Err(malformed("text that is no JSON")),
         }
     }

@@ -1,1 +1,5 @@
 //! Destinations, one folder each.
+
+pub mod clickhouse;
+pub mod plan;
+pub mod sqlite;

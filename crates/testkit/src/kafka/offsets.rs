@@ -1,9 +1,9 @@
 //! What lies in a topic, and how far a group has committed.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Headers, Message};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
@@ -75,7 +75,7 @@ pub async fn committed(group: &str, topic: &str) -> Vec<Option<Committed>> {
         let consumer = consumer(&group, Isolation::ReadCommitted);
         let mut list = TopicPartitionList::new();
         list.add_partition_range(&topic, 0, partitions(&consumer, &topic) - 1);
-        let places = consumer.committed_offsets(list, LIMIT).expect("committed offsets");
+        let places = when_coordinated(|| consumer.committed_offsets(list.clone(), LIMIT));
         let place = |partition| {
             let found = places.find_partition(&topic, partition).expect("the partition asked for");
             match found.offset() {
@@ -86,6 +86,23 @@ pub async fn committed(group: &str, topic: &str) -> Vec<Option<Committed>> {
         (0..partitions(&consumer, &topic)).map(place).collect()
     })
     .await
+}
+
+/// A new broker has no coordinator for a group until its internal topic is made, which the first question for it begins.
+fn when_coordinated<T>(ask: impl Fn() -> Result<T, KafkaError>) -> T {
+    use RDKafkaErrorCode::{CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator};
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        match ask() {
+            Ok(answer) => return answer,
+            Err(failure) => {
+                let code = failure.rdkafka_error_code();
+                let early = matches!(code, Some(CoordinatorLoadInProgress | CoordinatorNotAvailable | NotCoordinator));
+                assert!(early && Instant::now() < deadline, "asking the coordinator: {failure}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+    }
 }
 
 /// Every record of a topic that `isolation` shows, partition by partition, up to the ends found at the start.

@@ -1,6 +1,7 @@
 //! Decoding against recorded topics, the reported cases, and properties.
 
 mod cases;
+mod forms;
 mod properties;
 mod recorded;
 
@@ -45,4 +46,19 @@ fn decimal(text: &str) -> Decimal {
     let digits = text.replace('.', "");
     let scale = text.split_once('.').map_or(0, |(_, fraction)| fraction.len());
     Decimal::wide(digits.parse().expect("digits"), scale.try_into().expect("a small scale"))
+}
+
+const INT64: Kind = Kind::Int { bits: 64, signed: true };
+const UINT64: Kind = Kind::Int { bits: 64, signed: false };
+
+fn schemaless<'a>(json: &'a str, kind: &Kind) -> Result<Value<'a>, &'static str> {
+    read(json, Origin::Schemaless(&NOTHING), kind)
+}
+
+fn connect<'a>(json: &'a str, source: &SourceType, kind: &Kind) -> Result<Value<'a>, &'static str> {
+    read(json, Origin::Connect(source), kind)
+}
+
+fn number(text: &str) -> Result<Value<'static>, &'static str> {
+    Ok(Value::Decimal(decimal(text)))
 }

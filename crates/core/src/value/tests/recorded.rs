@@ -143,8 +143,6 @@ fn assert_value(value: &Value<'_>, wanted: &Value<'_>, place: &str) {
     }
 }
 
-const INT64: Kind = Kind::Int { bits: 64, signed: true };
-const UINT64: Kind = Kind::Int { bits: 64, signed: false };
 const MICROS: Kind = Kind::Timestamp { digits: 6 };
 
 fn as_text(csv: &str) -> Value<'static> {

@@ -1,0 +1,295 @@
+//! One table's rows of a batch into its target: placed, encoded, sent.
+
+use bytes::Bytes;
+use settle_core::batch::TableRows;
+use settle_core::schema::{Origin, RowSchema};
+use settle_core::sink::{FailureKind, SinkError};
+use settle_core::value::{Kind, Value, ValueError};
+
+use super::buffer::Misfit;
+use super::column_type::{Base, ColumnType};
+use super::ddl::modify_column;
+use super::definition::type_of;
+use super::destination::Known;
+use super::encode::{ColumnWriter, WriteError, arrow_stream};
+use super::failure::is_too_many_partitions;
+use super::names::{identifier, identifiers};
+use super::naming::Naming;
+use super::rows::{Block, Read, Rows, Slot};
+use super::server::Server;
+use crate::config::{Evolution, Target};
+
+/// Writes the rows of one table. Returns how many were written.
+pub(crate) async fn table(
+    server: &Server,
+    target: &Target,
+    known: &mut Known,
+    table: &TableRows<'_>,
+) -> Result<u64, SinkError> {
+    let naming = Naming::new(table.table, target);
+    let mut rows = Rows::read(table)?;
+    let missing = rows.place(known, &naming, table)?;
+    rows.refuse_unavailable(known)?;
+    if !missing.is_empty() {
+        if target.evolution == Evolution::Add {
+            rows.refuse_renames(known, &naming)?;
+        }
+        known.evolve(server, target, &naming, &missing).await?;
+        let still = rows.place(known, &naming, table)?;
+        if let Some((column, _)) = still.first() {
+            let context = format!("column {} was added, but the table does not show it", identifier(column));
+            return Err(SinkError::new(
+                FailureKind::Contract,
+                format!("preparing rows for {}", known.table.name),
+                context,
+            ));
+        }
+    }
+    let conventions = &target.conventions;
+    let encoder = Encoder { server, naming, rows: &rows, schema: table.schema().map(|schema| &**schema), conventions };
+    let mut written = 0;
+    for block in rows.blocks() {
+        written += insert(&encoder, known, block).await?;
+    }
+    Ok(written)
+}
+
+/// Sends one block, in as many pieces as the server's limit of partitions in a piece asks for.
+///
+/// The limit is the server's, and only the server can evaluate the partition expression. So the
+/// rows are sorted by the columns that it reads, and a piece that is refused is halved. Nothing of
+/// a refused piece was written. The size that was accepted is where the next block begins.
+async fn insert(encoder: &Encoder<'_, '_>, known: &mut Known, mut block: Block) -> Result<u64, SinkError> {
+    let mut left = std::mem::take(&mut block.rows);
+    let mut size = left.len();
+    if let Some(known_size) = known.max_block_rows {
+        encoder.sort_by_partition(known, &mut left);
+        size = size.min(known_size);
+    }
+    let mut start = 0;
+    let mut was_refused = false;
+    while start < left.len() {
+        let end = left.len().min(start + size);
+        match encoder.send(known, &block.columns, &left[start..end]).await {
+            Ok(()) => start = end,
+            Err(error) if is_too_many_partitions(&error) && end - start > 1 => {
+                if known.max_block_rows.is_none() {
+                    // Nothing of this block was written yet, so all of it may take another order.
+                    encoder.sort_by_partition(known, &mut left);
+                }
+                size = (end - start).div_ceil(2);
+                known.max_block_rows = Some(size);
+                was_refused = true;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if let Some(size) = known.max_block_rows.as_mut().filter(|_| !was_refused) {
+        // Rows that lie close together need no small pieces; the next refusal costs one request.
+        *size = size.saturating_mul(2);
+    }
+    Ok(left.len() as u64)
+}
+
+struct Encoder<'a, 'r> {
+    server: &'a Server,
+    naming: Naming<'a>,
+    rows: &'a Rows<'r>,
+    schema: Option<&'a RowSchema>,
+    conventions: &'a settle_core::schema::Conventions,
+}
+
+impl Encoder<'_, '_> {
+    /// Brings rows of one partition together. Texts of one length compare as numbers and dates do.
+    fn sort_by_partition(&self, known: &Known, rows: &mut [usize]) {
+        let columns: Vec<&str> = known
+            .key
+            .iter()
+            .filter(|(_, index)| known.table.columns[*index].in_partition_key)
+            .map(|(source, _)| source.as_str())
+            .collect();
+        rows.sort_by_cached_key(|&row| {
+            let key = self.rows.read[row].row.key();
+            columns
+                .iter()
+                .filter_map(|name| key.get(name))
+                .map(|json| (json.len(), json.to_owned()))
+                .collect::<Vec<_>>()
+        });
+    }
+
+    async fn send(&self, known: &Known, columns: &[usize], rows: &[usize]) -> Result<(), SinkError> {
+        let (names, body) = self.encode(known, columns, rows)?;
+        let table = &known.table.name;
+        let statement =
+            format!("INSERT INTO {table} ({}) FORMAT ArrowStream", identifiers(names.iter().map(String::as_str)));
+        self.server.client.insert(&format!("inserting into {table}"), &statement, body).await
+    }
+
+    /// The names of the block's columns, and its bytes.
+    fn encode(&self, known: &Known, columns: &[usize], rows: &[usize]) -> Result<(Vec<String>, Bytes), SinkError> {
+        let meta = self.naming.meta();
+        let key = known.key.iter().map(|(_, index)| *index);
+        let added = [&meta.op, &meta.source_ts_ms, &meta.is_deleted, &meta.version];
+        let added = added.into_iter().filter_map(|name| known.table.index_of(name));
+        let indexes: Vec<usize> = key.chain(columns.iter().copied()).chain(added).collect();
+        let mut writers = Vec::with_capacity(indexes.len());
+        for &index in &indexes {
+            let column = &known.table.columns[index];
+            let writer = ColumnWriter::new(&column.column_type, self.server.calendar)
+                .map_err(|error| self.unwritable(known, index, &error))?;
+            writers.push(writer);
+        }
+        let keys = known.key.len();
+        // Beside each shape's columns: which writer takes them.
+        let places: Vec<Vec<Option<usize>>> = self
+            .rows
+            .shapes
+            .iter()
+            .map(|shape| {
+                let place = |slot: &Slot| match slot {
+                    Slot::Column(at) => columns.binary_search(at).ok().map(|found| keys + found),
+                    _ => None,
+                };
+                shape.slots.iter().map(place).collect()
+            })
+            .collect();
+        let origins = self.origins();
+        let key_origins: Vec<Origin<'_>> = known.key.iter().map(|(name, _)| self.origin(name, 0)).collect();
+        for &row in rows {
+            let read = &self.rows.read[row];
+            for (at, (_, json)) in read.row.key().fields().enumerate() {
+                writers[at]
+                    .append_json(json, key_origins[at])
+                    .map_err(|error| self.refusal(known, read, indexes[at], key_origins[at], &error))?;
+            }
+            if let Some(shape) = read.shape {
+                for ((column, place), origin) in read.columns.iter().zip(&places[shape]).zip(&origins[shape]) {
+                    let Some(at) = *place else { continue };
+                    writers[at]
+                        .append_json(column.json, *origin)
+                        .map_err(|error| self.refusal(known, read, indexes[at], *origin, &error))?;
+                }
+            }
+            self.append_added(known, read, &indexes, &mut writers)?;
+        }
+        let names: Vec<String> = indexes.iter().map(|&index| known.table.columns[index].name.clone()).collect();
+        let body = arrow_stream(names.iter().cloned().zip(writers).collect()).map_err(|error| {
+            SinkError::new(
+                FailureKind::Bug,
+                format!("encoding rows for {}", known.table.name),
+                "Arrow refused the block",
+            )
+            .caused_by(error)
+        })?;
+        Ok((names, body))
+    }
+
+    /// `_op`, `_source_ts_ms`, `_is_deleted`, `_version`: the last four writers.
+    fn append_added(
+        &self,
+        known: &Known,
+        read: &Read<'_>,
+        indexes: &[usize],
+        writers: &mut [ColumnWriter],
+    ) -> Result<(), SinkError> {
+        let change = read.row.change();
+        let first = writers.len().saturating_sub(4);
+        let time = |index: usize| match (&known.table.columns[index].column_type.base, change.source_ts_ms) {
+            (_, None) => Value::Null,
+            (Base::DateTime64 { .. }, Some(ms)) => Value::Timestamp(i128::from(ms) * 1_000_000),
+            (_, Some(ms)) => Value::Int(i128::from(ms)),
+        };
+        for (at, writer) in writers.iter_mut().enumerate().skip(first) {
+            let index = indexes[at];
+            let value = match at - first {
+                0 => Value::Text(change.op.letter().into()),
+                1 => time(index),
+                2 => Value::Int(i128::from(change.is_delete())),
+                _ => Value::Int(i128::try_from(change.version.as_u128()).unwrap_or(i128::MAX)),
+            };
+            let conventions = Origin::Schemaless(self.conventions);
+            writer.append(&value).map_err(|misfit| self.refusal(known, read, index, conventions, &misfit.into()))?;
+        }
+        Ok(())
+    }
+
+    fn origin(&self, name: &str, hint: usize) -> Origin<'_> {
+        // No column of ClickHouse says that it holds bytes rather than text; a schema's `bytes` does.
+        Origin::of(self.schema.and_then(|schema| schema.field(name, hint)), self.conventions, &Kind::Text)
+    }
+
+    /// Beside each shape's columns: where their types are known from.
+    fn origins(&self) -> Vec<Vec<Origin<'_>>> {
+        let of = |names: &[Box<str>]| names.iter().enumerate().map(|(at, name)| self.origin(name, at)).collect();
+        self.rows.shapes.iter().map(|shape| of(&shape.names)).collect()
+    }
+
+    fn unwritable(&self, known: &Known, index: usize, error: &WriteError) -> SinkError {
+        let column = &known.table.columns[index];
+        let context = format!(
+            "column {} is {}: {error}; give it another type (String holds JSON text exactly), or exclude it in {}",
+            identifier(&column.name),
+            column.column_type,
+            self.naming.section()
+        );
+        SinkError::new(FailureKind::Contract, format!("encoding rows for {}", known.table.name), context)
+    }
+
+    /// A value that does not go into its column: the row's fault, or the column's.
+    fn refusal(
+        &self,
+        known: &Known,
+        read: &Read<'_>,
+        index: usize,
+        origin: Origin<'_>,
+        error: &WriteError,
+    ) -> SinkError {
+        let column = &known.table.columns[index];
+        let operation = format!("encoding rows for {}", known.table.name);
+        let context = format!(
+            "record {}: column {} ({}): {error}",
+            read.row.change().place(),
+            identifier(&column.name),
+            column.column_type
+        );
+        let (kind, context) = match error {
+            WriteError::Arrow(_) | WriteError::Misfit(Misfit::Kind) => (FailureKind::Bug, context),
+            WriteError::Unsupported => return self.unwritable(known, index, error),
+            WriteError::Value(ValueError::Undeclared { .. } | ValueError::UnitUnknown { .. }) => {
+                (FailureKind::Contract, context)
+            }
+            _ => match wider(origin, &column.column_type) {
+                Some(text) if changes_type(error) => {
+                    let fix = modify_column(&known.table.name, &column.name, &text);
+                    (FailureKind::Contract, format!("{context}; the source's type is another now; run {fix}"))
+                }
+                _ => (FailureKind::Row, context),
+            },
+        };
+        SinkError::new(kind, operation, context)
+    }
+}
+
+/// Whether the error is one that another column type would not have.
+fn changes_type(error: &WriteError) -> bool {
+    match error {
+        WriteError::Value(error) => matches!(
+            error,
+            ValueError::Range(_) | ValueError::Precision(_) | ValueError::NoMapping(..) | ValueError::NotFinite(..)
+        ),
+        WriteError::Misfit(misfit) => matches!(misfit, Misfit::Range(_) | Misfit::Length { .. } | Misfit::Label),
+        WriteError::NoContainer(_) => true,
+        WriteError::Unsupported | WriteError::Arrow(_) => false,
+    }
+}
+
+/// The type that holds every value of the column's source type, if the column has another one.
+fn wider(origin: Origin<'_>, column: &ColumnType) -> Option<String> {
+    let Origin::Connect(source) = origin else { return None };
+    let text = type_of(source, column.nullable)?;
+    let unsigned = matches!(column.base, Base::Int { signed: false, .. });
+    // An unsigned column under a signed source type is the user's knowledge of the source: a value
+    // that does not fit is that row's.
+    (ColumnType::parse(&text).base != column.base && !unsigned).then_some(text)
+}

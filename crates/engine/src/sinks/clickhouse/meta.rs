@@ -1,0 +1,226 @@
+//! `settle_meta`: what the destination keeps of the log's places.
+//!
+//! One table for every kind of place, so that a later kind needs no migration. A row is a fact
+//! that never changes ([`KIND_FLOOR`]: a floor raised at an offset; [`KIND_SCHEME`]: the version
+//! scheme of everything in this database); `revision` is for kinds that do change.
+//!
+//! Invariant: a floor is recorded before the rows whose versions it gave.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use serde::Deserialize;
+use settle_core::change::Lineage;
+use settle_core::position::{Partition, TopicId};
+use settle_core::sink::{FailureKind, PlacedPartition, SinkError};
+use settle_core::version::{Floor, SCHEME};
+
+use super::client::Client;
+use super::ddl::on_cluster;
+use super::names::QualifiedName;
+
+/// Its name, in the database of the target tables.
+pub(crate) const TABLE: &str = "settle_meta";
+const KIND_SCHEME: &str = "scheme";
+const KIND_FLOOR: &str = "floor";
+const KIND_EPOCH: &str = "epoch";
+/// The topic id of facts that belong to no topic.
+const NO_TOPIC: &str = "00000000-0000-0000-0000-000000000000";
+
+/// The statement that creates it. Floors must survive what the rows behind them survive, so each
+/// insert reaches the disk.
+pub(crate) fn create_table(database: &str, cluster: Option<&str>, replicated: bool) -> String {
+    format!(
+        "CREATE TABLE IF NOT EXISTS {}{} (`kind` LowCardinality(String), `topic_id` UUID, `partition` Int32, \
+         `subject` String, `offset` Int64, `value` UInt128, `revision` UInt64, `is_deleted` UInt8, \
+         `written_at` DateTime64(3, 'UTC') DEFAULT now64(3)) \
+         ENGINE = {}ReplacingMergeTree(`revision`, `is_deleted`) \
+         ORDER BY (`kind`, `topic_id`, `partition`, `subject`, `offset`) SETTINGS fsync_after_insert = 1",
+        QualifiedName::new(database, TABLE),
+        on_cluster(cluster),
+        if replicated { "Replicated" } else { "" },
+    )
+}
+
+/// What is known of `settle_meta` in this process.
+pub(crate) struct Meta {
+    name: QualifiedName,
+    topic_ids: HashMap<Partition, TopicId>,
+    recorded: HashSet<Place>,
+    /// The greatest epoch that any boundary recorded.
+    max_epoch: u8,
+}
+
+/// Where a floor was raised.
+type Place = (TopicId, i32, String, i64);
+
+#[derive(Deserialize)]
+struct FactRow {
+    kind: String,
+    topic: String,
+    number: String,
+    subject: String,
+    at: String,
+    amount: String,
+}
+
+impl Meta {
+    pub(crate) fn new(database: &str) -> Self {
+        Self {
+            name: QualifiedName::new(database, TABLE),
+            topic_ids: HashMap::new(),
+            recorded: HashSet::new(),
+            max_epoch: 0,
+        }
+    }
+
+    /// The greatest epoch recorded.
+    pub(crate) fn max_epoch(&self) -> u8 {
+        self.max_epoch
+    }
+
+    /// Checks the version scheme, recording ours where there is none, and reads the floors of `parts`.
+    pub(crate) async fn open(
+        &mut self,
+        client: &Client,
+        parts: &[PlacedPartition],
+    ) -> Result<Vec<(PlacedPartition, Floor)>, SinkError> {
+        if self
+            .facts(client, &format!("kind IN ('{KIND_SCHEME}', '{KIND_EPOCH}')"))
+            .await?
+            .iter()
+            .all(|f| f.kind != KIND_SCHEME)
+        {
+            let line = serde_json::json!({
+                "kind": KIND_SCHEME, "topic_id": NO_TOPIC, "partition": 0, "subject": SCHEME, "offset": 0, "value": "0",
+            });
+            self.insert(client, "recording the version scheme", line.to_string()).await?;
+        }
+        // Read again: another run may have recorded its own at the same moment.
+        let facts = self.facts(client, &format!("kind IN ('{KIND_SCHEME}', '{KIND_EPOCH}')")).await?;
+        self.check_scheme(&facts)?;
+        for fact in facts.iter().filter(|fact| fact.kind == KIND_EPOCH) {
+            self.max_epoch = self.max_epoch.max(self.number(&fact.amount)?);
+        }
+        for part in parts {
+            self.topic_ids.insert(part.partition.clone(), part.topic_id);
+        }
+        self.read_floors(client, parts).await
+    }
+
+    /// What is wrong with the scheme that is recorded, without recording ours.
+    pub(crate) async fn check(&mut self, client: &Client) -> Result<(), SinkError> {
+        let facts = self.facts(client, &format!("kind = '{KIND_SCHEME}'")).await?;
+        self.check_scheme(&facts)
+    }
+
+    fn check_scheme(&self, facts: &[FactRow]) -> Result<(), SinkError> {
+        match facts.iter().find(|fact| fact.kind == KIND_SCHEME && fact.subject != SCHEME) {
+            Some(fact) => Err(SinkError::new(
+                FailureKind::Contract,
+                self.reading(),
+                format!(
+                    "the rows of this database were written with the version scheme \"{}\", this settle uses \"{SCHEME}\": \
+                     their versions do not compare; use the settle that wrote them, or write to another database",
+                    fact.subject
+                ),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    async fn read_floors(
+        &mut self,
+        client: &Client,
+        parts: &[PlacedPartition],
+    ) -> Result<Vec<(PlacedPartition, Floor)>, SinkError> {
+        let mut ids: Vec<String> = parts.iter().map(|part| format!("'{}'", part.topic_id)).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let facts = self.facts(client, &format!("kind = '{KIND_FLOOR}' AND topic_id IN ({})", ids.join(", "))).await?;
+        let mut floors = Vec::new();
+        for fact in facts {
+            let number: i32 = self.number(&fact.number)?;
+            let part = parts.iter().find(|p| p.partition.number == number && p.topic_id.to_string() == fact.topic);
+            let Some(part) = part else { continue };
+            let (source, database): (Box<str>, Box<str>) =
+                serde_json::from_str(&fact.subject).map_err(|_| self.unreadable("subject"))?;
+            let (offset, commit) = (self.number(&fact.at)?, self.number(&fact.amount)?);
+            self.recorded.insert((part.topic_id, number, fact.subject, offset));
+            let lineage = Arc::new(Lineage { source, database });
+            floors.push((part.clone(), Floor { lineage, offset, commit }));
+        }
+        Ok(floors)
+    }
+
+    /// Records floors that are not recorded yet. When it returns they are durable.
+    pub(crate) async fn record(&mut self, client: &Client, floors: &[(Partition, Floor)]) -> Result<(), SinkError> {
+        let mut lines = Vec::new();
+        let mut places = Vec::new();
+        for (partition, floor) in floors {
+            let operation = format!("recording a floor of {partition}");
+            let topic_id = *self
+                .topic_ids
+                .get(partition)
+                .ok_or_else(|| SinkError::new(FailureKind::Bug, &operation, "the partition was never opened"))?;
+            let subject = subject(&floor.lineage);
+            let place = (topic_id, partition.number, subject.clone(), floor.offset);
+            if self.recorded.contains(&place) {
+                continue;
+            }
+            lines.push(
+                serde_json::json!({
+                    "kind": KIND_FLOOR, "topic_id": topic_id.to_string(), "partition": partition.number,
+                    "subject": subject, "offset": floor.offset, "value": floor.commit.to_string(),
+                })
+                .to_string(),
+            );
+            places.push(place);
+        }
+        if lines.is_empty() {
+            return Ok(());
+        }
+        self.insert(client, "recording floors", lines.join("\n")).await?;
+        self.recorded.extend(places);
+        Ok(())
+    }
+
+    async fn insert(&self, client: &Client, what: &str, lines: String) -> Result<(), SinkError> {
+        let statement = format!(
+            "INSERT INTO {} (`kind`, `topic_id`, `partition`, `subject`, `offset`, `value`) FORMAT JSONEachRow",
+            self.name
+        );
+        client.insert(&format!("{what} in {}", self.name), &statement, lines.into()).await
+    }
+
+    async fn facts(&self, client: &Client, condition: &str) -> Result<Vec<FactRow>, SinkError> {
+        let sql = format!(
+            "SELECT `kind`, toString(`topic_id`) AS topic, toString(`partition`) AS number, `subject`, \
+             toString(`offset`) AS at, toString(`value`) AS amount FROM {} FINAL WHERE {condition} \
+             ORDER BY `kind`, `topic_id`, `partition`, `subject`, `offset`",
+            self.name
+        );
+        client.rows(&self.reading(), &sql).await
+    }
+
+    fn number<T: std::str::FromStr>(&self, text: &str) -> Result<T, SinkError> {
+        text.parse().map_err(|_| self.unreadable("number"))
+    }
+
+    fn reading(&self) -> String {
+        format!("reading {}", self.name)
+    }
+
+    fn unreadable(&self, what: &str) -> SinkError {
+        let context = format!("a row holds a {what} that settle did not write; restore the table from a backup");
+        SinkError::new(FailureKind::Contract, self.reading(), context)
+    }
+}
+
+/// A lineage as one text that cannot be read two ways.
+fn subject(lineage: &Lineage) -> String {
+    serde_json::json!([lineage.source, lineage.database]).to_string()
+}

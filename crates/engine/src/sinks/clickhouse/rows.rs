@@ -1,0 +1,269 @@
+//! The surviving rows of one table, read once, and sorted by the columns that they carry.
+//!
+//! Rows that carry the same columns form one block. A column that a record does not carry is left
+//! out of its block, so the server's default applies; it is never sent as NULL.
+
+use settle_core::batch::{Row, TableRows};
+use settle_core::columns::{Column, Columns};
+use settle_core::schema::{Inferred, infer};
+use settle_core::sink::{FailureKind, SinkError};
+
+use super::column_type::ColumnType;
+use super::definition::{inferred_type, meta_clash, two_into_one, type_of};
+use super::destination::Known;
+use super::names::identifier;
+use super::naming::Naming;
+
+/// A row with its columns, read from the record.
+pub(crate) struct Read<'a> {
+    pub(crate) row: Row<'a>,
+    pub(crate) columns: Columns<'a>,
+    /// Index of its shape; none for a delete.
+    pub(crate) shape: Option<usize>,
+}
+
+/// The column names of a record, in its order.
+pub(crate) struct Shape {
+    pub(crate) names: Vec<Box<str>>,
+    /// Beside each name: where it is written in the table.
+    pub(crate) slots: Vec<Slot>,
+}
+
+/// What becomes of one column of the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slot {
+    /// Written to the table's column of this index.
+    Column(usize),
+    /// Written from the key.
+    Key,
+    /// Not written: excluded by the user, computed by the server, left out by `evolution`, or NULL
+    /// in every row while the table lacks it.
+    Left,
+    /// The table lacks it, and a row has a value.
+    Missing,
+}
+
+/// All rows of a table in a batch.
+pub(crate) struct Rows<'a> {
+    pub(crate) read: Vec<Read<'a>>,
+    pub(crate) shapes: Vec<Shape>,
+}
+
+impl<'a> Rows<'a> {
+    /// Reads every row once.
+    pub(crate) fn read(rows: &TableRows<'a>) -> Result<Self, SinkError> {
+        let mut read = Vec::with_capacity(rows.rows().len());
+        let mut shapes: Vec<Shape> = Vec::new();
+        let mut last = 0;
+        for row in rows.rows() {
+            let columns = row.columns();
+            let same = |shape: &Shape| {
+                shape.names.len() == columns.len()
+                    && shape.names.iter().zip(columns.iter()).all(|(n, c)| **n == *c.name)
+            };
+            let shape = if row.is_delete() {
+                None
+            } else if shapes.get(last).is_some_and(same) {
+                Some(last)
+            } else {
+                Some(match shapes.iter().position(same) {
+                    Some(known) => known,
+                    None => {
+                        shapes.push(Shape::of(&columns, &row)?);
+                        shapes.len() - 1
+                    }
+                })
+            };
+            last = shape.unwrap_or(last);
+            read.push(Read { row, columns, shape });
+        }
+        Ok(Self { read, shapes })
+    }
+
+    /// Says of every shape where its columns go, and which columns the table lacks, with the types
+    /// they would have.
+    pub(crate) fn place(
+        &mut self,
+        known: &Known,
+        naming: &Naming<'_>,
+        rows: &TableRows<'_>,
+    ) -> Result<Vec<(String, String)>, SinkError> {
+        let mut missing: Vec<(String, String)> = Vec::new();
+        for index in 0..self.shapes.len() {
+            let mut slots = Vec::with_capacity(self.shapes[index].names.len());
+            for (position, name) in self.shapes[index].names.iter().enumerate() {
+                let is_key = known.key.iter().any(|(key, _)| **key == **name);
+                let Some(target) = naming.target(name, is_key).filter(|_| !is_key) else {
+                    slots.push(if is_key { Slot::Key } else { Slot::Left });
+                    continue;
+                };
+                if naming.is_meta(target) {
+                    return Err(refused(known, meta_clash(naming, target)));
+                }
+                let slot = match known.table.index_of(target) {
+                    Some(at) if known.table.columns[at].is_written => Slot::Column(at),
+                    Some(_) => Slot::Left,
+                    None if known.is_ignored(target) => Slot::Left,
+                    None => match self.type_seen(position, name, rows)? {
+                        Some(text) => {
+                            if !missing.iter().any(|(column, _)| column == target) {
+                                missing.push((target.to_owned(), text));
+                            }
+                            Slot::Missing
+                        }
+                        None => Slot::Left,
+                    },
+                };
+                if let Slot::Column(at) = slot
+                    && (slots.contains(&slot) || known.key.iter().any(|(_, key)| *key == at))
+                {
+                    let column = &known.table.columns[at].name;
+                    return Err(refused(known, two_into_one(naming, column)));
+                }
+                slots.push(slot);
+            }
+            self.shapes[index].slots = slots;
+        }
+        Ok(missing)
+    }
+
+    /// The type of a column that the table lacks: from the Connect schema, or from the values of
+    /// this batch; none where all are NULL.
+    fn type_seen(&self, position: usize, name: &str, rows: &TableRows<'_>) -> Result<Option<String>, SinkError> {
+        let values =
+            self.read.iter().filter_map(|read| read.columns.get(name, position)).filter(|column| column.json != "null");
+        if let Some(schema) = rows.schema()
+            && let Some(field) = schema.field(name, position)
+        {
+            if values.count() == 0 {
+                return Ok(None);
+            }
+            return type_of(&field.source_type, true).map(Some).ok_or_else(|| {
+                let context = format!(
+                    "column {} has source type {}, for which there is no ClickHouse type; exclude it in [tables.\"{}\"], or \
+                     add it to the table by hand",
+                    identifier(name),
+                    field.source_type,
+                    rows.table
+                );
+                SinkError::new(FailureKind::Contract, format!("adding a column for {}", rows.table), context)
+            });
+        }
+        let inferred = values.filter_map(|column| infer(column.json)).reduce(Inferred::or);
+        Ok(inferred.map(|inferred| ColumnType::nullable_text(inferred_type(inferred))))
+    }
+
+    /// Refuses to add a column for records that also lack one: most likely it was renamed, and their
+    /// rows would lose what the old name holds. A column with a default of its own is none of the
+    /// source's.
+    pub(crate) fn refuse_renames(&self, known: &Known, naming: &Naming<'_>) -> Result<(), SinkError> {
+        for shape in &self.shapes {
+            let Some(at) = shape.slots.iter().position(|slot| *slot == Slot::Missing) else { continue };
+            let lacking = known.table.columns.iter().enumerate().find(|(index, column)| {
+                let is_carried = shape.slots.contains(&Slot::Column(*index));
+                let is_key = known.key.iter().any(|(_, key)| key == index);
+                column.is_written && !column.has_default && !is_carried && !is_key && !naming.is_meta(&column.name)
+            });
+            if let Some((_, column)) = lacking {
+                let (new, old) = (naming.key_target(&shape.names[at]), column.name.as_str());
+                let context = format!(
+                    "records of {} carry the column {}, which the table lacks, and do not carry {}, which it has; if it was \
+                     renamed, name it in `rename` of {}, or run ALTER TABLE {} RENAME COLUMN {} TO {}; if they are two, add or \
+                     drop one by hand: rows without {} take its default",
+                    naming.source(),
+                    identifier(new),
+                    identifier(old),
+                    naming.section(),
+                    known.table.name,
+                    identifier(old),
+                    identifier(new),
+                    identifier(old),
+                );
+                return Err(refused(known, context));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses values that the source did not send: what the destination holds is not looked up yet.
+    pub(crate) fn refuse_unavailable(&self, known: &Known) -> Result<(), SinkError> {
+        for read in &self.read {
+            let Some(shape) = read.shape.map(|shape| &self.shapes[shape]) else { continue };
+            let written = |(slot, _): &(&Slot, &Column<'_>)| matches!(slot, Slot::Column(_) | Slot::Missing);
+            let unavailable =
+                shape.slots.iter().zip(read.columns.iter()).filter(written).find(|(_, c)| c.is_unavailable());
+            if let Some((_, column)) = unavailable {
+                let change = read.row.change();
+                let context = format!(
+                    "column {} of {} was not sent with record {} (TOAST), and the look-up of the stored value is not built \
+                     for ClickHouse yet; set REPLICA IDENTITY FULL on the table at the source",
+                    identifier(&column.name),
+                    change.table,
+                    change.place()
+                );
+                return Err(refused(known, context));
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows as blocks: those that carry the same columns of the table, and the deletes.
+    pub(crate) fn blocks(&self) -> Vec<Block> {
+        let mut blocks: Vec<Block> = Vec::new();
+        for (index, read) in self.read.iter().enumerate() {
+            let columns = match read.shape {
+                None => Vec::new(),
+                Some(shape) => self.shapes[shape].written(),
+            };
+            match blocks.iter_mut().find(|block| block.columns == columns && block.deletes == read.row.is_delete()) {
+                Some(block) => block.rows.push(index),
+                None => blocks.push(Block { columns, deletes: read.row.is_delete(), rows: vec![index] }),
+            }
+        }
+        blocks
+    }
+}
+
+/// Rows that go into one insert.
+#[derive(Debug)]
+pub(crate) struct Block {
+    /// Indexes of the table's columns beside key and added columns, ascending.
+    pub(crate) columns: Vec<usize>,
+    deletes: bool,
+    /// Indexes of the rows.
+    pub(crate) rows: Vec<usize>,
+}
+
+impl Shape {
+    fn of(columns: &Columns<'_>, row: &Row<'_>) -> Result<Self, SinkError> {
+        let names: Vec<Box<str>> = columns.iter().map(|column| Box::from(&*column.name)).collect();
+        for (at, name) in names.iter().enumerate() {
+            if names[..at].contains(name) {
+                let context = format!("record {} has the column {} twice", row.change().place(), identifier(name));
+                return Err(SinkError::new(
+                    FailureKind::Row,
+                    format!("reading rows of {}", row.change().table),
+                    context,
+                ));
+            }
+        }
+        Ok(Self { slots: vec![Slot::Left; names.len()], names })
+    }
+
+    fn written(&self) -> Vec<usize> {
+        let mut columns: Vec<usize> = self
+            .slots
+            .iter()
+            .filter_map(|slot| match slot {
+                Slot::Column(at) => Some(*at),
+                _ => None,
+            })
+            .collect();
+        columns.sort_unstable();
+        columns
+    }
+}
+
+fn refused(known: &Known, context: String) -> SinkError {
+    SinkError::new(FailureKind::Contract, format!("preparing rows for {}", known.table.name), context)
+}

@@ -1,0 +1,93 @@
+//! SQLite's errors as the one error of sinks.
+
+use rusqlite::ErrorCode;
+use rusqlite::ffi;
+use settle_core::sink::{FailureKind, SinkError};
+
+/// The result of everything in this sink.
+pub(super) type Outcome<T> = Result<T, SinkError>;
+
+/// What the run stands on does not hold: it stops.
+pub(super) fn contract(operation: impl Into<String>, context: impl Into<String>) -> SinkError {
+    SinkError::new(FailureKind::Contract, operation, context)
+}
+
+/// Names what was being done when SQLite refused.
+pub(super) trait During<T> {
+    /// `operation` is what was being done, as `write to "orders"`.
+    fn during(self, operation: impl FnOnce() -> String) -> Outcome<T>;
+}
+
+impl<T> During<T> for rusqlite::Result<T> {
+    fn during(self, operation: impl FnOnce() -> String) -> Outcome<T> {
+        self.map_err(|error| of(error, operation()))
+    }
+}
+
+/// Sorts an error of SQLite by what must be done about it.
+pub(super) fn of(error: rusqlite::Error, operation: String) -> SinkError {
+    let (code, message) = match error {
+        rusqlite::Error::SqliteFailure(code, message) => (code, message.unwrap_or_default()),
+        rusqlite::Error::SqlInputError { error, msg, .. } => (error, msg),
+        other => {
+            return SinkError::new(FailureKind::Bug, operation, "SQLite's answer was not of the expected form")
+                .caused_by(other);
+        }
+    };
+    let (kind, context) = sorted(code, &message);
+    // The code alone: it says which call failed, and cannot hold a value.
+    SinkError::new(kind, operation, context).caused_by(code)
+}
+
+fn sorted(error: ffi::Error, message: &str) -> (FailureKind, String) {
+    let told = |hint: &str| if message.is_empty() { hint.to_owned() } else { format!("{message}; {hint}") };
+    match error.code {
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => (
+            FailureKind::Overloaded,
+            "another connection holds the database's write lock; it is tried again until the lock is free".into(),
+        ),
+        ErrorCode::DiskFull => (FailureKind::NotWritable, "the disk is full; make room".into()),
+        ErrorCode::ReadOnly => (
+            FailureKind::NotWritable,
+            "the database is read-only; give this user write access to the file and its folder".into(),
+        ),
+        ErrorCode::SystemIoFailure => (FailureKind::NotWritable, told("look at the disk")),
+        ErrorCode::OutOfMemory => (FailureKind::Overloaded, "SQLite found no memory; make [batch] smaller".into()),
+        ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied => {
+            (FailureKind::Denied, told("give this user access to the file and its folder"))
+        }
+        ErrorCode::CannotOpen => {
+            (FailureKind::Denied, "the file cannot be opened; give this user access to the file and its folder".into())
+        }
+        ErrorCode::ConstraintViolation => (FailureKind::Row, constraint(error.extended_code, message)),
+        ErrorCode::TypeMismatch => {
+            (FailureKind::Row, "the key is no integer, but the table's INTEGER PRIMARY KEY takes nothing else".into())
+        }
+        ErrorCode::TooBig => (FailureKind::Row, "a value is larger than SQLite takes (1 GB)".into()),
+        ErrorCode::DatabaseCorrupt => {
+            (FailureKind::Contract, told("the database is damaged; restore it, then replay the topics from its place"))
+        }
+        ErrorCode::NotADatabase => {
+            (FailureKind::Contract, "the file is not a SQLite database; name another file in [sink] path".into())
+        }
+        ErrorCode::ApiMisuse | ErrorCode::ParameterOutOfRange | ErrorCode::InternalMalfunction => {
+            (FailureKind::Bug, message.to_owned())
+        }
+        ErrorCode::OperationAborted | ErrorCode::OperationInterrupted => (FailureKind::Conflict, message.to_owned()),
+        _ => (FailureKind::Contract, told("see that the tables are as the run found them")),
+    }
+}
+
+/// What a constraint says of itself: names of tables and columns. The text of a trigger's RAISE is
+/// the user's and may hold values: it is left out.
+fn constraint(extended: i32, message: &str) -> String {
+    match extended {
+        ffi::SQLITE_CONSTRAINT_TRIGGER => "a trigger of the table refused the row".into(),
+        _ => message.to_owned(),
+    }
+}
+
+/// True where the connection must not be used again: what it holds in memory may differ from the file.
+pub(super) fn is_connection_lost(error: &SinkError) -> bool {
+    matches!(error.kind, FailureKind::NotWritable | FailureKind::Denied | FailureKind::Unreachable | FailureKind::Bug)
+}

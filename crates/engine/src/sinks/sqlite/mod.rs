@@ -1,0 +1,29 @@
+//! SQLite: a file on this machine, written by one guarded statement a row.
+//!
+//! Invariant: a batch is one transaction. Its rows, its tombstones, the truncate floors and the
+//! floors of `settle_meta` become durable together, and the proof is minted behind `COMMIT`.
+//! Every write compares versions inside the statement, so a batch may be applied again, in any cut
+//! and after any crash, and changes nothing that is newer.
+
+mod apply;
+mod bind;
+mod check;
+mod column;
+mod config;
+mod connection;
+mod ddl;
+mod failure;
+mod meta;
+mod moment;
+mod name;
+mod positions;
+mod prepared;
+mod sample;
+mod shape;
+mod sink;
+mod table;
+mod validate;
+
+pub use check::{check, create_table_ddl};
+pub use config::SqliteConfig;
+pub use sink::Sqlite;

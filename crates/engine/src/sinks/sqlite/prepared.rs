@@ -1,0 +1,269 @@
+//! A target table, made or validated, and what is known of writing to it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use settle_core::batch::{Row, TableRows};
+use settle_core::change::Lineage;
+use settle_core::key::Key;
+use settle_core::schema::{SourceType, infer};
+
+use super::column::NewType;
+use super::ddl::{self, add_column, declared_type};
+use super::failure::{During, Outcome, contract};
+use super::meta;
+use super::name::{self, tombstones};
+use super::shape::{Shape, Statements};
+use super::table::{self, Column, Description};
+use super::validate;
+use crate::config::target::{Deletes, Evolution, Target};
+use crate::finding::Finding;
+use crate::sinks::plan::Plan;
+
+/// A target table that may be written.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    lineage: Arc<Lineage>,
+    pub(super) plan: Plan,
+    evolution: Evolution,
+    create: bool,
+    pub(super) table: Description,
+    pub(super) key: Vec<KeyColumn>,
+    /// The column that marks deleted rows, where the table has one: also where deletes are hard
+    /// now, since they may have been soft before.
+    pub(super) is_deleted: Option<String>,
+    /// True where deleted rows leave their version in a table of its own: also where deletes are
+    /// soft now, since they may have been hard before.
+    pub(super) has_tombstones: bool,
+    pub(super) statements: Statements,
+    /// Column sets seen, the last one used first.
+    pub(super) shapes: Vec<Arc<Shape>>,
+    /// Columns of the source that the table lacks and may not get.
+    pub(super) ignored: HashSet<String>,
+}
+
+/// A column of the key.
+#[derive(Debug)]
+pub(super) struct KeyColumn {
+    /// Its name in the message key.
+    pub(super) source: Box<str>,
+    /// Its place in the table's columns.
+    pub(super) at: usize,
+}
+
+/// Makes the table of these rows, or validates the one that is there. Findings that are no errors
+/// are left in `findings`; with errors among them the table is refused.
+pub(super) fn prepare(
+    connection: &Connection,
+    target: &Target,
+    rows: TableRows<'_>,
+    findings: &mut Vec<Finding>,
+) -> Outcome<Prepared> {
+    let plan = Plan::of(target, rows.table, Deletes::Hard);
+    let operation = format!("prepare table \"{}\"", plan.table);
+    if let Some(why) = name::refusal(&plan.table) {
+        let how = format!("give it another name: [tables.\"{}\"] name", rows.table);
+        return Err(contract(operation, format!("{why}; {how}")));
+    }
+    let Some(first) = rows.rows().next() else {
+        return Err(contract(operation, "no row to tell its key from"));
+    };
+    let change = first.change();
+    meta::claim(connection, &plan.table, rows.table, &change.lineage)?;
+    let describe = |name: &str| table::describe(connection, name, |column| plan.declared_type(column));
+    let mut table = match describe(&plan.table)? {
+        Some(table) => table,
+        None => {
+            make(connection, target, &plan, rows)?;
+            describe(&plan.table)?
+                .ok_or_else(|| contract(operation.as_str(), "the table is not there after it was made"))?
+        }
+    };
+    if complete_meta(connection, target, &plan, &table)? {
+        table = describe(&table.name)?.unwrap_or(table);
+    }
+    findings.extend(validate::target(&plan, &table, first.key(), rows.schema().map(Arc::as_ref)));
+    refuse_errors(&operation, findings)?;
+    let key = key_columns(&plan, &table, first.key());
+    let has_tombstones = prepare_tombstones(connection, &plan, &table, &key, findings)?;
+    refuse_errors(&operation, findings)?;
+    let is_deleted = table.column(&plan.meta.is_deleted).map(|column| column.name.clone());
+    let key_names: Vec<&str> = key.iter().map(|k| table.columns[k.at].name.as_str()).collect();
+    Ok(Prepared {
+        lineage: change.lineage.clone(),
+        evolution: target.evolution,
+        create: target.create,
+        statements: Statements::of(&plan, &table.name, &key_names, is_deleted.as_deref()),
+        key,
+        is_deleted,
+        has_tombstones,
+        shapes: Vec::new(),
+        ignored: HashSet::new(),
+        plan,
+        table,
+    })
+}
+
+fn refuse_errors(operation: &str, findings: &[Finding]) -> Outcome<()> {
+    let errors: Vec<String> = findings.iter().filter(|f| f.is_error()).map(Finding::to_string).collect();
+    if errors.is_empty() { Ok(()) } else { Err(contract(operation, errors.join(". Also: "))) }
+}
+
+fn make(connection: &Connection, target: &Target, plan: &Plan, rows: TableRows<'_>) -> Outcome<()> {
+    let new = ddl::new_table(plan, target.evolution, rows)?;
+    if !target.create {
+        return Err(contract(
+            format!("prepare table \"{}\"", plan.table),
+            format!("the table does not exist; make it, or set [sink] create = true:\n{}", new.sql),
+        ));
+    }
+    connection.execute_batch(&new.sql).during(|| format!("create table \"{}\"", plan.table))?;
+    if new.sampled {
+        tracing::info!(
+            table = plan.table,
+            sql = new.sql,
+            "created a table whose columns were told from the values seen"
+        );
+    } else {
+        tracing::info!(table = plan.table, sql = new.sql, "created a table");
+    }
+    Ok(())
+}
+
+/// Adds Settle's columns to a table that has no rows, where tables may be made and changed. A table
+/// with rows is its owner's: the statements are told instead.
+fn complete_meta(connection: &Connection, target: &Target, plan: &Plan, table: &Description) -> Outcome<bool> {
+    let missing = validate::missing_meta(plan, table);
+    if missing.is_empty() || table.form != "table" || !target.create || target.evolution != Evolution::Add {
+        return Ok(false);
+    }
+    let operation = || format!("add Settle's columns to table \"{}\"", table.name);
+    let any = format!("SELECT 1 FROM {} LIMIT 1", name::quoted(&table.name));
+    if connection.prepare(&any).and_then(|mut select| select.exists([])).during(operation)? {
+        return Ok(false);
+    }
+    connection.execute_batch(&missing.join(";\n")).during(operation)?;
+    tracing::info!(table = table.name, sql = missing.join("; "), "added Settle's columns to an empty table");
+    Ok(true)
+}
+
+fn key_columns(plan: &Plan, table: &Description, key: &Key) -> Vec<KeyColumn> {
+    let at = |source: &str| {
+        let name = plan.column(source, true).unwrap_or(source);
+        table.columns.iter().position(|column| name::same(&column.name, name))
+    };
+    // Validated: every key column is there.
+    key.names().filter_map(|source| Some(KeyColumn { source: source.into(), at: at(source)? })).collect()
+}
+
+fn prepare_tombstones(
+    connection: &Connection,
+    plan: &Plan,
+    table: &Description,
+    key: &[KeyColumn],
+    findings: &mut Vec<Finding>,
+) -> Outcome<bool> {
+    let columns: Vec<&Column> = key.iter().map(|k| &table.columns[k.at]).collect();
+    let name = tombstones(&table.name);
+    match table::describe(connection, &name, |_| None)? {
+        Some(known) => findings.extend(validate::tombstone_table(plan, &table.name, &known, &columns)),
+        None if plan.deletes == Deletes::Hard => {
+            let sql = ddl::new_tombstones(table, &columns, plan);
+            connection.execute_batch(&sql).during(|| format!("create table \"{name}\""))?;
+        }
+        None => return Ok(false),
+    }
+    Ok(true)
+}
+
+impl Prepared {
+    /// Refuses a row that does not belong to what this table was prepared for.
+    pub(super) fn check_row(&self, row: Row<'_>) -> Outcome<()> {
+        let change = row.change();
+        let refused =
+            |context: String| Err(contract(self.operation(), format!("record {}: {context}", change.place())));
+        if change.lineage != self.lineage {
+            return refused(format!(
+                "it comes from {}, and the table is filled from {}: positions of two sources do not compare; \
+                 read them in two pipelines with two tables",
+                change.lineage, self.lineage
+            ));
+        }
+        let fits = |name: &str| self.key.iter().any(|k| *k.source == *name);
+        if change.key.names().count() != self.key.len() || !change.key.names().all(fits) {
+            let names = |names: Vec<&str>| name::list(names);
+            return refused(format!(
+                "its key has the fields {}, and the table's key is {}; make the topic's key the same throughout \
+                 (`message.key.columns`)",
+                names(change.key.names().collect()),
+                names(self.key.iter().map(|k| &*k.source).collect())
+            ));
+        }
+        Ok(())
+    }
+
+    /// What is being done, for errors.
+    pub(super) fn operation(&self) -> String {
+        format!("write to \"{}\"", self.table.name)
+    }
+
+    /// Adds a column that the table lacks, leaves it out, or refuses it, as `evolution` says.
+    pub(super) fn grow(
+        &mut self,
+        connection: &Connection,
+        (column, json): (&str, &str),
+        source_type: Option<&SourceType>,
+        evolution: Evolution,
+        row: Row<'_>,
+    ) -> Outcome<()> {
+        let kind = match (self.plan.declared_type(column), source_type) {
+            (Some(declared), _) => declared_type(&self.operation(), column, declared)?,
+            (None, Some(source_type)) => NewType::of_source(source_type),
+            (None, None) => NewType::of_values(infer(json)),
+        };
+        let sql = add_column(&self.table, column, &kind);
+        match evolution {
+            Evolution::Refuse => Err(contract(
+                self.operation(),
+                format!(
+                    "record {} carries a column \"{column}\" that the table lacks; run {sql}, or set [sink] evolution",
+                    row.change().place()
+                ),
+            )),
+            Evolution::Ignore => {
+                tracing::warn!(
+                    table = self.table.name,
+                    column,
+                    "a new column is left out: [sink] evolution = \"ignore\""
+                );
+                self.ignored.insert(column.to_owned());
+                Ok(())
+            }
+            Evolution::Add => {
+                connection
+                    .execute_batch(&sql)
+                    .during(|| format!("add column \"{column}\" to \"{}\"", self.table.name))?;
+                tracing::info!(table = self.table.name, sql, "added a column");
+                let described = table::describe(connection, &self.table.name, |c| self.plan.declared_type(c))?;
+                if let Some(described) = described {
+                    self.table = described;
+                }
+                self.shapes.clear();
+                Ok(())
+            }
+        }
+    }
+
+    /// What happens to columns that the table lacks. A table made for a delete has the key alone:
+    /// the columns of its first row are no change of it.
+    pub(super) fn evolution(&self) -> Evolution {
+        if self.create && self.has_key_alone() { Evolution::Add } else { self.evolution }
+    }
+
+    fn has_key_alone(&self) -> bool {
+        let meta = ddl::meta_columns(&self.plan);
+        let is_meta = |column: &Column| meta.iter().any(|m| name::same(&m.name, &column.name));
+        self.table.columns.iter().enumerate().all(|(at, column)| is_meta(column) || self.key.iter().any(|k| k.at == at))
+    }
+}

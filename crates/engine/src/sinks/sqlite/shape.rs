@@ -1,0 +1,203 @@
+//! Statements: the guarded ones of a table, and the upsert for one set of columns.
+//!
+//! Every statement that writes compares the version of the row that is there with the one that is
+//! written, as a row value. Parameters come in one order: key columns, other columns, `_op`,
+//! `_source_ts_ms`, and the version's halves last.
+
+use settle_core::columns::Column as Carried;
+
+use super::ddl;
+use super::failure::Outcome;
+use super::name::{list, quoted, same, tombstones};
+use super::prepared::Prepared;
+use crate::config::target::Evolution;
+use crate::sinks::plan::Plan;
+
+/// The statements of a table that do not depend on the columns of a record.
+#[derive(Debug)]
+pub(super) struct Statements {
+    /// Key → halves of the version, and whether it is marked deleted.
+    pub(super) find_row: String,
+    /// Key, halves: removes an older row.
+    pub(super) delete_row: String,
+    /// Key, op, time, halves: marks a row deleted, also one that was never seen.
+    pub(super) mark_deleted: Option<String>,
+    /// Key → halves.
+    pub(super) find_tombstone: String,
+    /// Key, halves.
+    pub(super) put_tombstone: String,
+    /// Key.
+    pub(super) drop_tombstone: String,
+}
+
+impl Statements {
+    pub(super) fn of(plan: &Plan, table: &str, key: &[&str], is_deleted: Option<&str>) -> Self {
+        let (hi, lo) = (quoted(&plan.version_hi()), quoted(&plan.version_lo()));
+        let (target, graves) = (quoted(table), quoted(&tombstones(table)));
+        let (keys, is_key) = (list(key.iter().copied()), is_key(key));
+        let n = key.len();
+        let older = format!("({hi}, {lo}) < (?{}, ?{})", n + 1, n + 2);
+        let flag = is_deleted.map_or("0".to_owned(), quoted);
+        let newer = |of: &str| format!("(excluded.{hi}, excluded.{lo}) > ({of}.{hi}, {of}.{lo})");
+        let mark_deleted = is_deleted.map(|is_deleted| {
+            let (op, time) = (quoted(&plan.meta.op), quoted(&plan.meta.source_ts_ms));
+            let set: Vec<String> =
+                [&op, &time, &hi, &lo].iter().map(|column| format!("{column} = excluded.{column}")).collect();
+            format!(
+                "INSERT INTO {target} AS t ({keys}, {op}, {time}, {hi}, {lo}, {flag}) VALUES ({}, 1) \
+                 ON CONFLICT ({keys}) DO UPDATE SET {}, {} = 1 WHERE {}",
+                places(n + 4),
+                set.join(", "),
+                quoted(is_deleted),
+                newer("t")
+            )
+        });
+        Self {
+            find_row: format!("SELECT {hi}, {lo}, {flag} FROM {target} WHERE {is_key}"),
+            delete_row: format!("DELETE FROM {target} WHERE {is_key} AND {older}"),
+            mark_deleted,
+            find_tombstone: format!("SELECT {hi}, {lo} FROM {graves} WHERE {is_key}"),
+            put_tombstone: format!(
+                "INSERT INTO {graves} AS t ({keys}, {hi}, {lo}) VALUES ({}) \
+                 ON CONFLICT ({keys}) DO UPDATE SET {hi} = excluded.{hi}, {lo} = excluded.{lo} WHERE {}",
+                places(n + 2),
+                newer("t")
+            ),
+            drop_tombstone: format!("DELETE FROM {graves} WHERE {is_key}"),
+        }
+    }
+}
+
+/// Removes the rows of a table below a version: its halves are the parameters.
+pub(super) fn truncate(table: &str, hi: &str, lo: &str) -> String {
+    format!("DELETE FROM {} WHERE ({}, {}) < (?1, ?2)", quoted(table), quoted(hi), quoted(lo))
+}
+
+fn is_key(key: &[&str]) -> String {
+    let parts: Vec<String> = key.iter().enumerate().map(|(i, name)| format!("{} = ?{}", quoted(name), i + 1)).collect();
+    parts.join(" AND ")
+}
+
+fn places(n: usize) -> String {
+    (1..=n).map(|i| format!("?{i}")).collect::<Vec<_>>().join(", ")
+}
+
+/// The statement for records that carry one set of columns.
+#[derive(Debug)]
+pub(super) struct Shape {
+    /// The record's columns in its order, and which of them keep the stored value.
+    names: Vec<Box<str>>,
+    keeps: Vec<bool>,
+    /// The record's columns that are bound, in order, with their place in the table.
+    pub(super) bound: Vec<(usize, usize)>,
+    /// Columns that the table lacks: they must be NULL for this shape to do.
+    absent: Vec<usize>,
+    /// True where a column that was not sent is one that the table lacks: no value is stored.
+    pub(super) loses: bool,
+    /// True where a written column keeps the stored value.
+    pub(super) keeps_any: bool,
+    /// An upsert; or where a column keeps the stored value, an update of a row that is there.
+    pub(super) sql: String,
+}
+
+impl Shape {
+    /// True if it does for a record with these columns, some of which keep the stored value.
+    pub(super) fn fits(&self, columns: &[&Carried<'_>], keeps: &[bool]) -> bool {
+        self.names.len() == columns.len()
+            && self.keeps == keeps
+            && self.names.iter().zip(columns).all(|(name, column)| **name == *column.name)
+            && self.absent.iter().all(|&at| columns[at].json == "null")
+    }
+
+    /// The shape of these columns; or the place of one that the table lacks and that has a value.
+    pub(super) fn of(
+        prepared: &Prepared,
+        columns: &[&Carried<'_>],
+        keeps: &[bool],
+        evolution: Evolution,
+    ) -> Outcome<Result<Self, usize>> {
+        let plan = &prepared.plan;
+        let meta = ddl::meta_columns(plan);
+        let (mut bound, mut absent): (Vec<(usize, usize)>, Vec<usize>) = (Vec::new(), Vec::new());
+        let mut loses = false;
+        for (at, carried) in columns.iter().enumerate() {
+            // The key is the message key's.
+            if prepared.key.iter().any(|key| *key.source == *carried.name) {
+                continue;
+            }
+            let Some(name) = plan.column(&carried.name, false) else { continue };
+            if meta.iter().any(|m| same(&m.name, name)) || same(name, &plan.meta.is_deleted) {
+                return Err(ddl::taken(&prepared.operation(), name));
+            }
+            let Some(target) = prepared.table.columns.iter().position(|column| same(&column.name, name)) else {
+                match carried.json {
+                    _ if prepared.ignored.contains(name) => {}
+                    "null" => absent.push(at),
+                    _ if keeps[at] && evolution == Evolution::Add => loses = true,
+                    _ => return Ok(Err(at)),
+                }
+                continue;
+            };
+            if prepared.key.iter().any(|key| key.at == target) || bound.iter().any(|&(_, other)| other == target) {
+                return Err(ddl::two_of_a_name(&prepared.operation(), name));
+            }
+            if !prepared.table.columns[target].generated {
+                bound.push((at, target));
+            }
+        }
+        let keeps_any = bound.iter().any(|&(at, _)| keeps[at]);
+        bound.retain(|&(at, _)| !keeps[at]);
+        let names: Vec<&str> = bound.iter().map(|&(_, at)| prepared.table.columns[at].name.as_str()).collect();
+        let sql = if keeps_any { update(prepared, &names) } else { upsert(prepared, &names) };
+        let names = columns.iter().map(|column| Box::from(&*column.name)).collect();
+        Ok(Ok(Self { names, keeps: keeps.to_vec(), bound, absent, loses, keeps_any, sql }))
+    }
+}
+
+/// The columns that every write sets, after the record's own.
+fn tail(plan: &Plan) -> [String; 4] {
+    [plan.meta.op.clone(), plan.meta.source_ts_ms.clone(), plan.version_hi(), plan.version_lo()]
+}
+
+fn upsert(prepared: &Prepared, names: &[&str]) -> String {
+    let tail = tail(&prepared.plan);
+    let keys: Vec<&str> = prepared.key.iter().map(|k| prepared.table.columns[k.at].name.as_str()).collect();
+    let set: Vec<&str> = names.iter().copied().chain(tail.iter().map(String::as_str)).collect();
+    let mut assignments: Vec<String> = set.iter().map(|c| format!("{0} = excluded.{0}", quoted(c))).collect();
+    let (mut flag, mut live) = (String::new(), "");
+    if let Some(is_deleted) = &prepared.is_deleted {
+        flag = format!(", {}", quoted(is_deleted));
+        live = ", 0";
+        assignments.push(format!("{} = 0", quoted(is_deleted)));
+    }
+    let (hi, lo) = (quoted(&tail[2]), quoted(&tail[3]));
+    format!(
+        "INSERT INTO {} AS t ({}{flag}) VALUES ({}{live}) ON CONFLICT ({}) DO UPDATE SET {} \
+         WHERE (excluded.{hi}, excluded.{lo}) > (t.{hi}, t.{lo})",
+        quoted(&prepared.table.name),
+        list(keys.iter().chain(&set).copied()),
+        places(keys.len() + set.len()),
+        list(keys.iter().copied()),
+        assignments.join(", "),
+    )
+}
+
+fn update(prepared: &Prepared, names: &[&str]) -> String {
+    let tail = tail(&prepared.plan);
+    let keys: Vec<&str> = prepared.key.iter().map(|k| prepared.table.columns[k.at].name.as_str()).collect();
+    let set = names.iter().copied().chain(tail.iter().map(String::as_str));
+    let assignments: Vec<String> =
+        set.enumerate().map(|(i, c)| format!("{} = ?{}", quoted(c), keys.len() + i + 1)).collect();
+    // A row marked deleted is another life: its values are not this row's.
+    let live = prepared.is_deleted.as_ref().map_or(String::new(), |flag| format!(" AND {} = 0", quoted(flag)));
+    let last = keys.len() + assignments.len();
+    format!(
+        "UPDATE {} SET {} WHERE {} AND ({}, {}) < (?{}, ?{last}){live}",
+        quoted(&prepared.table.name),
+        assignments.join(", "),
+        is_key(&keys),
+        quoted(&tail[2]),
+        quoted(&tail[3]),
+        last - 1,
+    )
+}

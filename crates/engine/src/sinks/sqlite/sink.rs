@@ -1,0 +1,130 @@
+//! The sink itself: a connection, and one transaction a batch.
+
+use rusqlite::{Connection, TransactionBehavior};
+use settle_core::batch::Batch;
+use settle_core::sink::{BoxFuture, Durable, Guarantee, Outcome, PlacedPartition, Places, Sink, SinkError};
+use std::collections::HashMap;
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+use super::apply::{self, State};
+use super::config::SqliteConfig;
+use super::connection::{self, FileId};
+use super::failure::{self, During, is_connection_lost};
+use super::{meta, positions};
+use crate::config::target::Target;
+
+/// Keeps tables in a SQLite file.
+#[derive(Debug)]
+pub struct Sqlite {
+    config: SqliteConfig,
+    opened: Option<Opened>,
+    /// The file as it was first opened: another one under its name is not ours.
+    file: Option<FileId>,
+    state: State,
+}
+
+/// An open database.
+#[derive(Debug)]
+struct Opened {
+    connection: Connection,
+    /// SQLite's count of schema changes, as of our last transaction: a change that is not ours
+    /// makes what is known of the tables worthless.
+    schema_version: i64,
+}
+
+impl Sqlite {
+    /// A sink that will keep `target` in the file. Opens nothing yet.
+    pub fn new(config: SqliteConfig, target: Target) -> Result<Self, SinkError> {
+        let state = State { target, group: config.group.clone(), topic_ids: HashMap::new(), tables: HashMap::new() };
+        Ok(Self { config, opened: None, file: None, state })
+    }
+
+    fn open_now(&mut self, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
+        self.in_transaction("open", |connection, state| {
+            meta::open(connection)?;
+            positions::open(connection)?;
+            state.topic_ids.extend(parts.iter().map(|part| (part.partition.clone(), part.topic_id)));
+            let applied = positions::read(connection, &state.group, parts)?;
+            Ok(Places { floors: meta::floors(connection, parts)?, applied })
+        })
+    }
+
+    fn apply_now(&mut self, batch: &Batch) -> Result<Durable, SinkError> {
+        let outcome: Outcome =
+            self.in_transaction("apply a batch to", |connection, state| apply::apply(connection, state, batch))?;
+        #[expect(clippy::disallowed_methods, reason = "COMMIT has returned, with synchronous=FULL")]
+        Ok(Durable::mint(batch, outcome))
+    }
+
+    /// Runs `work` in one transaction that holds the write lock from its start, so that what it
+    /// reads is what it writes upon. After an error nothing of it is left.
+    fn in_transaction<T>(
+        &mut self,
+        what: &str,
+        work: impl FnOnce(&Connection, &mut State) -> Result<T, SinkError>,
+    ) -> Result<T, SinkError> {
+        let result = self.try_transaction(what, work);
+        if let Err(error) = &result {
+            // What was made in the transaction is gone with it.
+            self.state.tables.clear();
+            if is_connection_lost(error) {
+                self.opened = None;
+            }
+        }
+        result
+    }
+
+    fn try_transaction<T>(
+        &mut self,
+        what: &str,
+        work: impl FnOnce(&Connection, &mut State) -> Result<T, SinkError>,
+    ) -> Result<T, SinkError> {
+        let Self { config, opened, file, state } = self;
+        let operation = || format!("{what} {}", config.path.display());
+        if file.is_some() {
+            connection::still_the_same(&config.path, *file)?;
+        }
+        let opened = match opened {
+            Some(opened) => opened,
+            None => opened.insert(Opened { connection: connection::open(config)?, schema_version: 0 }),
+        };
+        *file = file.or_else(|| FileId::of(&config.path));
+        let begun = opened.connection.transaction_with_behavior(TransactionBehavior::Immediate).during(operation)?;
+        if schema_version(&begun).during(operation)? != opened.schema_version {
+            state.tables.clear();
+        }
+        let done = work(&begun, state)?;
+        let schema_version = schema_version(&begun).during(operation)?;
+        connection::still_the_same(&config.path, *file)?;
+        begun.commit().map_err(|error| failure::of(error, operation()).effect_unknown())?;
+        opened.schema_version = schema_version;
+        Ok(done)
+    }
+}
+
+fn schema_version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "schema_version", |row| row.get(0))
+}
+
+impl Sink for Sqlite {
+    fn guarantee(&self) -> Guarantee {
+        Guarantee::Atomic
+    }
+
+    fn open<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<Places, SinkError>> {
+        Box::pin(async move { blocking(|| self.open_now(parts)) })
+    }
+
+    fn apply<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Durable, SinkError>> {
+        Box::pin(async move { blocking(|| self.apply_now(batch)) })
+    }
+}
+
+/// Runs what waits for a disk or a lock without holding up the other tasks of a runtime that has
+/// threads for them. It has no point at which it could be cancelled half-way.
+fn blocking<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}

@@ -1,0 +1,239 @@
+//! Whether a table that is there can be written so that every row ends as the source has it.
+
+use settle_core::key::Key;
+use settle_core::schema::{RowSchema, SourceType};
+use settle_core::value::Kind;
+
+use super::column::Affinity;
+use super::ddl::meta_columns;
+use super::name::{list, quoted, same, tombstones};
+use super::table::{BINARY, Column, Description};
+use crate::config::target::Deletes;
+use crate::finding::Finding;
+use crate::sinks::plan::Plan;
+
+/// What is wrong with `table` as the target of rows with this key, and what may surprise.
+pub(super) fn target(plan: &Plan, table: &Description, key: &Key, schema: Option<&RowSchema>) -> Vec<Finding> {
+    let shown = format!("table \"{}\"", table.name);
+    if table.form != "table" {
+        let fix = "name an ordinary table: [tables.\"…\"] name";
+        return vec![Finding::error(format!("{shown} is a {} to SQLite, which takes no upserts", table.form), fix)];
+    }
+    let mut findings = Vec::new();
+    let columns: Vec<String> =
+        key.names().map(|source| plan.column(source, true).unwrap_or(source).to_owned()).collect();
+    for (name, (source, json)) in columns.iter().zip(key.fields()) {
+        match table.column(name) {
+            None => findings.push(Finding::error(
+                format!("{shown} has no column \"{name}\", which is part of the key of the records"),
+                "add it to the table's primary key, or let Settle make the table",
+            )),
+            Some(column) => {
+                let source_type = schema.and_then(|schema| schema.field(source, 0)).map(|field| &field.source_type);
+                findings.extend(key_column(&shown, column, (source, json), source_type));
+            }
+        }
+    }
+    findings.extend(identity(&shown, table, &columns));
+    findings.extend(meta(plan, &shown, table));
+    findings.extend(demanding_columns(plan, &shown, table, &columns));
+    if !table.references.is_empty() {
+        findings.push(Finding::warning(
+            format!(
+                "{shown} has foreign keys to {}, which are not enforced on rows that Settle writes",
+                list_of(&table.references)
+            ),
+            "the source enforces them, and rows of different tables come in any order",
+        ));
+    }
+    if !table.triggers.is_empty() {
+        findings.push(Finding::warning(
+            format!("{shown} has triggers: {}", list_of(&table.triggers)),
+            "an INSERT trigger also runs for a record that is delivered again; make sure that it changes nothing then",
+        ));
+    }
+    findings
+}
+
+fn list_of(names: &[String]) -> String {
+    list(names.iter().map(String::as_str))
+}
+
+fn key_column(
+    shown: &str,
+    column: &Column,
+    (source, json): (&str, &str),
+    source_type: Option<&SourceType>,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let named = format!("key column \"{}\" of {shown}", column.name);
+    if column.generated {
+        findings.push(Finding::error(format!("{named} is computed by SQLite"), "make it an ordinary column"));
+    }
+    if column.collation != BINARY {
+        findings.push(Finding::error(
+            format!("{named} compares with {}: keys that the source tells apart would be one row", column.collation),
+            "make the table again with COLLATE BINARY for it",
+        ));
+    }
+    if merges(column, json, source_type) {
+        findings.push(Finding::error(
+            format!(
+                "{named} is {} to SQLite, and \"{source}\" of the records is text that it would turn into numbers",
+                affinity(column)
+            ),
+            "make the table again with TEXT for it: '7' and '07' would be one row",
+        ));
+    } else if column.storage.affinity == Affinity::Real && !is_float(json, source_type) {
+        findings.push(Finding::error(
+            format!("{named} is REAL, and \"{source}\" of the records is no float"),
+            "make the table again with INTEGER or TEXT for it: numbers above 2^53 would be one row",
+        ));
+    }
+    findings
+}
+
+/// Whether the column would store this key value as a number though it is text.
+pub(super) fn merges(column: &Column, json: &str, source: Option<&SourceType>) -> bool {
+    let is_text = match source {
+        None => json.starts_with('"'),
+        Some(SourceType::Decimal { .. } | SourceType::VariableDecimal | SourceType::Bits { .. }) => false,
+        Some(_) => json.starts_with('"'),
+    };
+    let stays_text = matches!(
+        column.storage.kind,
+        Kind::Date | Kind::Time { .. } | Kind::Timestamp { .. } | Kind::Uuid | Kind::Bytes
+    );
+    is_text && column.storage.affinity.is_numeric() && !stays_text
+}
+
+fn is_float(json: &str, source: Option<&SourceType>) -> bool {
+    match source {
+        None => json.contains(['.', 'e', 'E']),
+        Some(source) => matches!(source, SourceType::Float32 | SourceType::Float64),
+    }
+}
+
+fn affinity(column: &Column) -> &'static str {
+    match column.storage.affinity {
+        Affinity::Integer => "INTEGER",
+        Affinity::Text => "TEXT",
+        Affinity::Blob => "BLOB",
+        Affinity::Real => "REAL",
+        Affinity::Numeric => "NUMERIC",
+    }
+}
+
+/// The primary key, or a unique index, must be exactly the key; another one would refuse or merge
+/// rows that the source has.
+fn identity(shown: &str, table: &Description, key: &[String]) -> Vec<Finding> {
+    let is_key = |columns: &[String]| {
+        columns.len() == key.len() && columns.iter().all(|column| key.iter().any(|name| same(name, column)))
+    };
+    let (matching, others): (Vec<_>, Vec<_>) =
+        table.uniques.iter().partition(|unique| unique.columns.as_deref().is_some_and(is_key));
+    let mut findings = Vec::new();
+    if matching.is_empty() {
+        let index = format!(
+            "CREATE UNIQUE INDEX {} ON {} ({})",
+            quoted(&format!("{}_key", table.name)),
+            quoted(&table.name),
+            list_of(key)
+        );
+        findings.push(Finding::error(
+            format!(
+                "{shown} has no primary key or unique index over exactly the key of the records ({})",
+                list_of(key)
+            ),
+            format!("run {index}; or let Settle make the table"),
+        ));
+    }
+    for unique in &matching {
+        if !unique.binary {
+            findings.push(Finding::error(
+                format!("index \"{}\" of {shown} does not compare its text byte by byte", unique.name),
+                "make it again with COLLATE BINARY: keys that differ by case would be one row",
+            ));
+        }
+    }
+    for other in others {
+        let columns =
+            other.columns.as_deref().map_or_else(|| "an expression or a part of the rows".to_owned(), list_of);
+        findings.push(Finding::error(
+            format!(
+                "{shown} has \"{}\", unique over {columns}, beside the key of the records ({})",
+                other.name,
+                list_of(key)
+            ),
+            "drop it: rows come in an order in which two may hold its value for a while",
+        ));
+    }
+    findings
+}
+
+/// The columns that Settle adds.
+fn meta(plan: &Plan, shown: &str, table: &Description) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let missing: Vec<String> = missing_meta(plan, table);
+    if !missing.is_empty() {
+        findings.push(Finding::error(
+            format!("{shown} lacks columns in which Settle keeps the version of each row"),
+            format!("run {}; rows that are there count as older than everything", missing.join("; ")),
+        ));
+    }
+    for name in [plan.version_hi(), plan.version_lo()] {
+        let Some(column) = table.column(&name) else { continue };
+        if column.generated || !column.not_null || column.storage.affinity != Affinity::Integer {
+            findings.push(Finding::error(
+                format!("column \"{name}\" of {shown} is not of the form INTEGER NOT NULL"),
+                "drop it and run ALTER TABLE … ADD COLUMN … INTEGER NOT NULL DEFAULT 0; or name Settle's columns otherwise: [sink.meta]",
+            ));
+        }
+    }
+    findings
+}
+
+/// The statements that add the missing columns of Settle.
+pub(super) fn missing_meta(plan: &Plan, table: &Description) -> Vec<String> {
+    let missing = meta_columns(plan).into_iter().filter(|meta| table.column(&meta.name).is_none());
+    missing.map(|meta| format!("ALTER TABLE {} ADD COLUMN {}", quoted(&table.name), meta.sql())).collect()
+}
+
+/// Columns that must have a value which a record may not carry.
+fn demanding_columns(plan: &Plan, shown: &str, table: &Description, key: &[String]) -> Option<Finding> {
+    let ours = meta_columns(plan);
+    let demanding: Vec<&str> = table
+        .columns
+        .iter()
+        .filter(|c| c.not_null && !c.has_default && !c.generated)
+        .map(|c| c.name.as_str())
+        .filter(|name| !key.iter().any(|k| same(k, name)) && !ours.iter().any(|m| same(&m.name, name)))
+        .collect();
+    if demanding.is_empty() {
+        return None;
+    }
+    let what = format!("{shown} has columns that are NOT NULL without a default: {}", list(demanding));
+    Some(if plan.deletes == Deletes::Soft {
+        Finding::error(what, "give them a default: the mark of a deleted row that was never seen carries the key alone")
+    } else {
+        Finding::warning(what, "a record that does not carry them is refused; give them a default if that can happen")
+    })
+}
+
+/// What is wrong with the table of tombstones.
+pub(super) fn tombstone_table(plan: &Plan, of: &str, table: &Description, key: &[&Column]) -> Vec<Finding> {
+    let names: Vec<String> = key.iter().map(|column| column.name.clone()).collect();
+    let has = |name: &str| table.column(name).is_some();
+    let complete = names.iter().all(|name| has(name)) && has(&plan.version_hi()) && has(&plan.version_lo());
+    let identity = identity(&format!("table \"{}\"", table.name), table, &names);
+    if complete && table.form == "table" && identity.is_empty() {
+        return Vec::new();
+    }
+    vec![Finding::error(
+        format!(
+            "table \"{}\" is not the one in which Settle keeps the versions of deleted rows of \"{of}\"",
+            tombstones(of)
+        ),
+        "rename it, or give the target another name: [tables.\"…\"] name",
+    )]
+}

@@ -1,0 +1,99 @@
+//! The look before a run, and the SQL for who makes tables by hand.
+
+use serde_json::json;
+use settle_engine::config::target::{Deletes, Target};
+use settle_engine::finding::Severity;
+use settle_engine::sinks::sqlite::{SqliteConfig, check, create_table_ddl};
+
+use crate::database::{Database, apply_all, target};
+use crate::log::{Log, batch};
+
+fn log() -> Log {
+    Log::from("t", &[("c", 10, json!({"id": 1, "name": "a"}))])
+}
+
+fn told(database: &Database, target: &Target) -> Vec<(Severity, String)> {
+    let findings = check(&database.config(), target, &batch(&log().records));
+    let path = database.path().display().to_string();
+    findings.iter().map(|finding| (finding.severity, finding.to_string().replace(&path, "FILE"))).collect()
+}
+
+#[test]
+fn a_look_changes_nothing() {
+    let database = Database::new();
+    assert_eq!(
+        told(&database, &target()),
+        [
+            (Severity::Note, "FILE does not exist and would be made".to_owned()),
+            (Severity::Note, "table \"t\" would be made".to_owned())
+        ]
+    );
+    assert_eq!(std::fs::read_dir(database.path().parent().unwrap()).unwrap().count(), 0);
+    database.run("CREATE TABLE other (a)");
+    assert_eq!(told(&database, &target()), [(Severity::Note, "table \"t\" would be made".to_owned())]);
+    assert_eq!(database.one::<i64>("SELECT count(*) FROM sqlite_schema"), 1);
+    apply_all(&database, &target(), &log().records, 1);
+    assert_eq!(told(&database, &target()), []);
+}
+
+#[test]
+fn a_look_finds_everything_that_is_wrong_and_what_may_surprise() {
+    let database = Database::new();
+    database.run(
+        "CREATE TABLE p (id INTEGER PRIMARY KEY);
+         CREATE TABLE t (id TEXT COLLATE NOCASE PRIMARY KEY, name TEXT UNIQUE, p INTEGER NOT NULL REFERENCES p(id));
+         INSERT INTO p VALUES (1); INSERT INTO t VALUES ('x', 'y', 1);
+         CREATE TRIGGER seen AFTER INSERT ON t BEGIN SELECT 1; END",
+    );
+    let told = told(&database, &target());
+    let severities: Vec<_> = told.iter().map(|(severity, _)| *severity).collect();
+    use Severity::{Error, Warning};
+    assert_eq!(severities, [Error, Error, Error, Error, Warning, Warning, Warning], "{told:#?}");
+    assert_eq!(
+        told[4].1,
+        "table \"t\" has columns that are NOT NULL without a default: \"p\"; a record that does not carry them is \
+         refused; give them a default if that can happen"
+    );
+}
+
+#[test]
+fn a_look_says_why_the_file_cannot_be_used() {
+    let database = Database::new();
+    let missing = SqliteConfig::at(database.path().join("nowhere.db").join("shop.db"));
+    let findings = check(&missing, &target(), &batch(&log().records));
+    assert_eq!(findings.len(), 1);
+    assert!(findings[0].what.ends_with("does not exist; create it"), "{}", findings[0]);
+    std::fs::write(database.path(), "no database, but long enough to be looked at").unwrap();
+    let findings = check(&database.config(), &target(), &batch(&log().records));
+    assert!(findings[0].is_error() && findings[0].what.contains("not a SQLite database"), "{findings:?}");
+}
+
+#[test]
+fn a_look_finds_a_missing_table_that_may_not_be_made_and_a_locked_file() {
+    let database = Database::new();
+    database.run("CREATE TABLE other (a)");
+    let told_without = told(&database, &Target { create: false, ..target() });
+    assert_eq!(told_without.len(), 1);
+    assert!(told_without[0].1.contains("the table does not exist; make it"), "{told_without:?}");
+    let other = database.other();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let locked = told(&database, &target());
+    assert_eq!(locked.len(), 1);
+    assert!(locked[0].1.contains("holds the database's write lock"), "{locked:?}");
+}
+
+#[test]
+fn the_sql_for_a_table_is_what_a_run_would_use() {
+    let sample = batch(&log().records);
+    for deletes in [Deletes::Hard, Deletes::Soft] {
+        let target = Target { deletes: Some(deletes), create: false, ..target() };
+        let statements = create_table_ddl(&target, sample.tables().next().unwrap()).unwrap();
+        assert_eq!(statements.len(), if deletes == Deletes::Hard { 2 } else { 1 });
+        let database = Database::new();
+        database.run(&statements.join(";\n"));
+        let by_hand: i64 = database.one("SELECT count(*) FROM sqlite_schema");
+        apply_all(&database, &target, &log().records, 1);
+        assert_eq!(database.one::<i64>("SELECT count(*) FROM sqlite_schema"), by_hand + 1, "settle_meta alone is new");
+        assert_eq!(database.count("t"), 1);
+    }
+}

@@ -1,0 +1,16 @@
+//! SQLite, on the real engine: every hazard of DESIGN, and the topics recorded from real servers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod check;
+mod database;
+mod evolution;
+mod key_changes;
+mod locks;
+mod log;
+mod places;
+mod recorded;
+mod replays;
+mod tables;
+mod truncates;
+mod unavailable;
+mod values;
