@@ -1,6 +1,6 @@
 //! The configuration: one TOML file is one pipeline.
 //!
-//! Reading takes two steps: [`raw`] mirrors the file and knows every key, then everything is
+//! Reading takes two steps: `raw` mirrors the file and knows every key, then everything is
 //! checked into types that cannot be wrong, so that a mistake is told here, with its line and its
 //! fix, and not in the middle of a run.
 

@@ -109,7 +109,12 @@ pub(super) fn outage(config: &KafkaConfig, trouble: &Trouble) -> SourceError {
             "Kafka at {} denies access: {}; settle must be allowed to describe and read the topics and to use group {}",
             config.brokers, trouble.reason, config.group
         ),
-        _ => format!("Kafka at {} does not answer: {}", config.brokers, trouble.reason),
+        // librdkafka adds how long it tried and how often: noise that differs each time.
+        _ => format!(
+            "Kafka at {} does not answer: {}; is it running, and is `brokers` in [source] right from here?",
+            config.brokers,
+            trouble.reason.split(" (after ").next().unwrap_or_default()
+        ),
     };
     SourceError::new(SourceFailure::Unreachable, message)
 }
