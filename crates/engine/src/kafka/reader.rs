@@ -20,7 +20,7 @@ use crate::source::{SourceError, SourceEvent};
 
 /// The thread looks round this often even if nothing wakes it.
 const TICK: Duration = Duration::from_millis(250);
-/// With so much to be said, rebalances wait too.
+/// With so much to be said, whatever would add to it waits too.
 const MAX_UNSAID: usize = 64;
 
 /// Everything the thread holds while it is in the group.
@@ -50,8 +50,8 @@ pub(super) struct Health {
     pub(super) suspicion: Option<Trouble>,
     /// Not asked again before this.
     pub(super) next_check: Instant,
-    /// Topic ids are compared again then.
-    pub(super) next_id_check: Instant,
+    /// When topics and access are looked at again.
+    pub(super) next_round: Instant,
 }
 
 /// How the source is away.
@@ -81,7 +81,7 @@ impl Reader {
         consumer: Arc<Consumer>,
     ) -> Self {
         let now = Instant::now();
-        let health = Health { away: None, suspicion: None, next_check: now, next_id_check: now };
+        let health = Health { away: None, suspicion: None, next_check: now, next_round: now };
         let intakes = Vec::new();
         let unsaid = VecDeque::new();
         Self { config, ends, topics, outlet, ownership, intakes, consumer, generation: 0, health, unsaid, turn: 0 }
@@ -109,15 +109,15 @@ impl Reader {
 
     async fn step(&mut self) -> Result<(), Stop> {
         client::poll(&self.consumer)?;
-        if self.unsaid.len() < MAX_UNSAID
-            && let Some(rebalance) = self.context().rebalance()
-        {
-            return self.carry_out(&rebalance).await;
+        if self.unsaid.len() < MAX_UNSAID {
+            if let Some(rebalance) = self.context().rebalance() {
+                return self.carry_out(&rebalance).await;
+            }
+            while let Some(trouble) = self.context().trouble() {
+                self.on_trouble(None, trouble).await?;
+            }
+            self.check_health()?;
         }
-        while let Some(trouble) = self.context().trouble() {
-            self.on_trouble(None, trouble).await?;
-        }
-        self.check_health()?;
         match self.round()? {
             Round::Handed => {
                 self.shows_access();

@@ -81,6 +81,7 @@ impl Reader {
                 Err(error) if error.kind == SourceFailure::Unreachable => {
                     let error = client::explain(&self.consumer, &self.config, error);
                     self.away(Away::Silent, error);
+                    self.look_for_topics()?;
                     self.pause(RETRY_AFTER).await?;
                 }
                 Err(error) => return Err(error.into()),

@@ -16,10 +16,9 @@ use super::start::{self, Ends};
 use super::topics::{self, Topic};
 use crate::source::{Source, SourceError, SourceEvent, SourceFailure};
 
-/// Patience with the first question; a broker that is down should be reported soon.
-const FIRST_PATIENCE: Duration = Duration::from_secs(2);
-/// Patience with every later one: a large cluster far away takes longer than that.
-const PATIENCE: Duration = Duration::from_secs(6);
+/// Patience with one question: a broker that is down should be reported soon. One that is only
+/// slow is asked again over the connection that it opened meanwhile.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Rest between two attempts.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 /// How long a commit under way may hold up the end.
@@ -123,9 +122,8 @@ struct Search<'a> {
 
 impl Search<'_> {
     async fn find(mut self) -> Result<(Vec<Topic>, Option<Ends>), Stop> {
-        let mut patience = FIRST_PATIENCE;
         loop {
-            let error = match self.ask(patience) {
+            let error = match self.ask() {
                 Ok(found) => {
                     if self.away {
                         self.send(SourceEvent::Back).await?;
@@ -141,7 +139,6 @@ impl Search<'_> {
                 self.away = true;
                 self.send(SourceEvent::Away(error)).await?;
             }
-            patience = PATIENCE;
             tokio::select! { biased;
                 () = self.outlet.closed() => return Err(Stop::Closed),
                 () = tokio::time::sleep(RETRY_AFTER) => {}
@@ -149,8 +146,8 @@ impl Search<'_> {
         }
     }
 
-    fn ask(&self, patience: Duration) -> Result<(Vec<Topic>, Option<Ends>), SourceError> {
-        let existing = client::list(&self.client, self.config, patience)?;
+    fn ask(&self) -> Result<(Vec<Topic>, Option<Ends>), SourceError> {
+        let existing = client::list(&self.client, self.config, PATIENCE)?;
         let topics = topics::select(&self.config.topics, &existing, &self.config.brokers)?;
         let ends = match self.config.bounded {
             None => None,

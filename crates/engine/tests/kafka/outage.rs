@@ -6,6 +6,7 @@ use std::time::Duration;
 use rdkafka::ClientConfig;
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer};
+use rdkafka::types::RDKafkaRespErr;
 use settle_core::position::Partition;
 use settle_engine::kafka::{KafkaConfig, probe};
 use settle_engine::source::{SourceEvent, SourceFailure};
@@ -32,7 +33,7 @@ async fn a_broker_that_is_down_at_the_start_is_told_once_with_its_address() {
         }
         other => panic!("instead of an outage: {other:?}"),
     }
-    let again = tokio::time::timeout(Duration::from_secs(8), reading.events.recv()).await;
+    let again = tokio::time::timeout(Duration::from_secs(5), reading.events.recv()).await;
     assert!(again.is_err(), "told twice: {again:?}");
     reading.close().await;
 
@@ -116,4 +117,32 @@ async fn a_source_whose_broker_is_away_closes_all_the_same() {
         other => panic!("instead of an outage: {other:?}"),
     }
     tokio::time::timeout(Duration::from_secs(20), reading.close()).await.expect("closed in time");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn access_that_is_taken_away_and_granted_again() {
+    let cluster = Cluster::start();
+    cluster.produce(0, 3);
+    let mut reading = Reading::start(cluster.config());
+    let partition = Partition::new(&*cluster.topic, 0);
+    assert_eq!(reading.assigned().await.len(), 1);
+    assert_eq!(reading.values_of(&partition, 3).await, numbered(0, 3));
+
+    let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+    cluster.mock.topic_error(&cluster.topic, denied).unwrap();
+    match reading.next_but_records().await {
+        SourceEvent::Away(error) => {
+            assert_eq!(error.kind, SourceFailure::Unreachable);
+            assert!(error.to_string().contains("denies access"), "{error}");
+        }
+        other => panic!("instead of a refusal: {other:?}"),
+    }
+    cluster.mock.topic_error(&cluster.topic, RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).unwrap();
+    match reading.next_but_records().await {
+        SourceEvent::Back => {}
+        other => panic!("instead of access: {other:?}"),
+    }
+    cluster.produce(3, 1);
+    assert_eq!(reading.values_of(&partition, 1).await, numbered(3, 1));
+    reading.close().await;
 }
