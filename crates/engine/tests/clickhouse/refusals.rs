@@ -7,6 +7,7 @@ use settle_core::sink::FailureKind;
 use settle_engine::config::{TableRule, Target};
 use settle_engine::finding::{Finding, Severity};
 use settle_engine::sinks::clickhouse::{CheckedTable, ClickHouse, Columns, table_ddl};
+use settle_testkit::proxy::{Fault, Plan, Proxy};
 
 use crate::records::{Log, batch, event};
 use crate::stage::{Stage, apply, creating, declaring, open, ruled, staged};
@@ -394,6 +395,33 @@ async fn check_finds_everything_at_once_and_changes_nothing() {
         let findings = ClickHouse::new(config, creating()).unwrap().check(&tables).await;
         assert_eq!(findings.len(), 1);
         assert!(findings[0].is_error() && findings[0].what.contains("AUTHENTICATION_FAILED"), "{findings:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn check_names_the_privileges_that_are_lacking() {
+    staged(async |stage| {
+        let (proxy, address) = Proxy::before_clickhouse().await;
+        let mut sink = ClickHouse::new(stage.config_at(&address), creating()).unwrap();
+        let errors = async |sink: &mut ClickHouse| {
+            let shown = |f: Finding| f.to_string().replace(stage.database.database(), "shop");
+            sink.check(&[]).await.into_iter().filter(Finding::is_error).map(shown).collect::<Vec<_>>()
+        };
+        assert_eq!(errors(&mut sink).await, Vec::<String>::new());
+        let denied = Fault::Answer { status: 200, code: None, body: "{\"result\":0}\n".into() };
+        proxy.plan(Plan::new(denied).containing("CHECK GRANT ALTER"));
+        assert_eq!(
+            errors(&mut sink).await,
+            [
+                "the user of [sink] lacks ALTER ADD COLUMN on `shop`.*; run GRANT ALTER ADD COLUMN ON `shop`.* TO it, as a user \
+                 who may"
+            ]
+        );
+        let unknown = "Code: 62. DB::Exception: Syntax error: failed at position 1. (SYNTAX_ERROR) (version 24.3.1.1)\n";
+        let old = Fault::Answer { status: 400, code: Some(62), body: unknown.into() };
+        proxy.plan(Plan::new(old).containing("CHECK GRANT"));
+        assert_eq!(errors(&mut sink).await, Vec::<String>::new());
     })
     .await;
 }

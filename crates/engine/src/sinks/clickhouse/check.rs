@@ -11,6 +11,7 @@ use super::destination::{outranking, shown_columns};
 use super::meta;
 use super::names::identifier;
 use super::naming::Naming;
+use super::privileges;
 use super::sink::ClickHouse;
 use super::table::describe;
 use super::validate;
@@ -76,6 +77,7 @@ impl ClickHouse {
         } else {
             self.meta.check(&self.server.client).await?;
         }
+        findings.extend(privileges::check(&self.server, &self.target).await?);
         let sql = "SELECT name, value FROM system.merge_tree_settings WHERE name = 'fsync_after_insert' \
                    UNION ALL SELECT name, value FROM system.settings WHERE name = 'insert_quorum'";
         let settings: Vec<SettingRow> = self.server.client.rows("reading the server's settings", sql).await?;

@@ -61,8 +61,8 @@ impl Client {
 
     /// Runs a query (without FORMAT) and reads its rows.
     pub(crate) async fn rows<T: DeserializeOwned>(&self, operation: &str, sql: &str) -> Result<Vec<T>, SinkError> {
-        let body = format!("{sql} FORMAT JSONEachRow");
-        let answer = self.send(operation, Doing::Statement, &[("wait_end_of_query", "1")], body.into()).await?;
+        let parameters = [("wait_end_of_query", "1"), ("default_format", "JSONEachRow")];
+        let answer = self.send(operation, Doing::Statement, &parameters, sql.to_owned().into()).await?;
         let rows: Result<Vec<T>, _> =
             answer.lines().filter(|line| !line.is_empty()).map(serde_json::from_str).collect();
         rows.map_err(|e| match exception_in(&answer) {

@@ -22,6 +22,7 @@ mod failure;
 mod meta;
 mod names;
 mod naming;
+mod privileges;
 mod rows;
 mod scan;
 mod server;
