@@ -40,7 +40,8 @@ pub struct Chunk {
 /// What happened at the source.
 #[derive(Debug)]
 pub enum SourceEvent {
-    /// Partitions were assigned.
+    /// Partitions were assigned; at least one. An instance that gets none in its group is told
+    /// nothing.
     Assigned(Vec<Assignment>),
     /// Records were read.
     Records(Chunk),
@@ -57,7 +58,7 @@ pub enum SourceEvent {
         bounded: bool,
     },
     /// Partitions go away, orderly: drain what is in flight, commit, then answer. The source waits
-    /// for the answer with a deadline.
+    /// for the answer with a deadline; one that comes too late is told by a `Lost` that follows.
     Revoked {
         /// Which.
         partitions: Vec<Partition>,

@@ -36,9 +36,9 @@ fn into_sqlite(live: &Live, batch: &str) {
 fn in_database(live: &Live) -> i64 {
     Connection::open(live.stage.path("shop.db"))
         .and_then(|connection| {
-            connection.query_row("SELECT total(next_offset) FROM settle_positions", [], |row| row.get::<_, f64>(0))
+            connection.query_row("SELECT coalesce(sum(next_offset), 0) FROM settle_positions", [], |row| row.get(0))
         })
-        .map_or(0, |total| total as i64)
+        .unwrap_or(0)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

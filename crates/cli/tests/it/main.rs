@@ -9,5 +9,6 @@ mod kafka_into_clickhouse;
 mod kills;
 mod live;
 mod log_ends;
+mod set_up;
 mod shop;
 mod stage;

@@ -77,31 +77,39 @@ pub(super) fn explain(consumer: &Consumer, config: &KafkaConfig, error: SourceEr
     }
     let mut cause: Option<Trouble> = None;
     while let Some(trouble) = consumer.context().trouble() {
-        // That all brokers are down says less than why one is; a refusal says most.
-        let says_more = match judge(trouble.code) {
-            Verdict::Denied => true,
-            Verdict::Outage => {
-                trouble.code != RDKafkaErrorCode::AllBrokersDown
-                    && cause.as_ref().is_none_or(|cause| judge(cause.code) != Verdict::Denied)
-            }
-            _ => false,
-        };
-        if says_more {
+        if cause.as_ref().is_none_or(|cause| telling(trouble.code) >= telling(cause.code)) {
             cause = Some(trouble);
         }
     }
-    match cause {
+    match cause.filter(|cause| telling(cause.code) > 0) {
         Some(trouble) => outage(config, &trouble),
         None => error,
     }
 }
 
+/// How much an error tells of why a broker does not answer.
+pub(super) fn telling(code: RDKafkaErrorCode) -> u8 {
+    match judge(code) {
+        Verdict::Denied | Verdict::Rejected => 3,
+        // That all brokers are down says less than why one is.
+        Verdict::Outage if code == RDKafkaErrorCode::AllBrokersDown => 1,
+        Verdict::Outage => 2,
+        _ => 0,
+    }
+}
+
 /// The broker is away, or refuses us.
 pub(super) fn outage(config: &KafkaConfig, trouble: &Trouble) -> SourceError {
-    let message = if judge(trouble.code) == Verdict::Denied {
-        format!("Kafka at {} refuses: {}", config.brokers, trouble.reason)
-    } else {
-        format!("Kafka at {} does not answer: {}", config.brokers, trouble.reason)
+    let message = match judge(trouble.code) {
+        Verdict::Rejected => format!(
+            "Kafka at {} does not let us in: {}; check [source.properties] security.protocol, sasl.* and ssl.*",
+            config.brokers, trouble.reason
+        ),
+        Verdict::Denied => format!(
+            "Kafka at {} denies access: {}; settle must be allowed to describe and read the topics and to use group {}",
+            config.brokers, trouble.reason, config.group
+        ),
+        _ => format!("Kafka at {} does not answer: {}", config.brokers, trouble.reason),
     };
     SourceError::new(SourceFailure::Unreachable, message)
 }

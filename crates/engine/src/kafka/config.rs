@@ -79,8 +79,9 @@ const OWNED: &[(&str, &str)] = &[
 const QUEUED_BYTES: usize = 24 << 20;
 /// Prefetched records, over all partitions; each costs librdkafka some hundred bytes besides its own.
 const QUEUED_RECORDS: usize = 40_000;
-/// Bytes of one fetch, over all partitions.
-const FETCH_BYTES: usize = 12 << 20;
+/// Bytes of one fetch, over all partitions. They are compressed, and each partition may take one
+/// fetch beyond what it may hold.
+const FETCH_BYTES: usize = 2 << 20;
 
 impl KafkaConfig {
     /// Refuses what cannot work, before anything is contacted.
@@ -148,7 +149,7 @@ impl KafkaConfig {
         let defaults = [
             ("queued.max.messages.kbytes", share(QUEUED_BYTES / 1024, 64, 8 * 1024)),
             ("queued.min.messages", share(QUEUED_RECORDS, 500, 20_000)),
-            ("fetch.message.max.bytes", share(FETCH_BYTES, 64 << 10, 1 << 20)),
+            ("fetch.message.max.bytes", share(FETCH_BYTES, 32 << 10, 1 << 20)),
             ("fetch.max.bytes", FETCH_BYTES.to_string()),
             // The default of a second leaves a fast reader waiting three quarters of the time.
             ("fetch.queue.backoff.ms", "5".to_owned()),

@@ -16,9 +16,6 @@ use rdkafka::{ClientContext, TopicPartitionList};
 use settle_core::position::Offset;
 use tokio::sync::Notify;
 
-/// Errors kept at most; an outage repeats its own for ever.
-const MAX_TROUBLES: usize = 32;
-
 /// A change of the assignment that librdkafka waits to have carried out.
 #[derive(Clone)]
 pub(super) enum Rebalance {
@@ -158,9 +155,8 @@ impl ClientContext for Context {
             return;
         }
         tracing::debug!(target: "librdkafka", ?code, "{reason}");
-        if inbox.troubles.len() == MAX_TROUBLES {
-            inbox.troubles.pop_front();
-        }
+        // An outage repeats itself, many times a second: the newest of each kind is kept.
+        inbox.troubles.retain(|trouble| trouble.code != code);
         inbox.troubles.push_back(Trouble { code, reason: reason.to_owned() });
     }
 }
@@ -202,7 +198,10 @@ mod tests {
         for number in 0..1000 {
             context.error(KafkaError::Global(RDKafkaErrorCode::AllBrokersDown), &number.to_string());
         }
-        assert_eq!(context.inbox().troubles.len(), MAX_TROUBLES);
-        assert_eq!(context.latest_trouble().unwrap().reason, "999");
+        context.error(KafkaError::Global(RDKafkaErrorCode::Resolve), "resolve");
+        context.error(KafkaError::Global(RDKafkaErrorCode::AllBrokersDown), "1000");
+        assert_eq!(context.inbox().troubles.len(), 2);
+        assert_eq!(context.latest_trouble().unwrap().reason, "1000");
+        assert_eq!(context.trouble().unwrap().reason, "resolve");
     }
 }

@@ -15,7 +15,9 @@ pub(super) enum Verdict {
     Heals,
     /// The broker may be away: ask it.
     Outage,
-    /// The broker refuses us until somebody grants what is missing.
+    /// The broker may not let us in: ask it.
+    Rejected,
+    /// We are let in, but not to what we ask for, until somebody grants it.
     Denied,
     /// A topic may be gone: look.
     TopicGone,
@@ -44,13 +46,9 @@ pub(super) fn judge(code: RDKafkaErrorCode) -> Verdict {
         | C::MessageTimedOut
         | C::TimedOutQueue => Verdict::Outage,
 
-        C::Authentication
-        | C::SSL
-        | C::SaslAuthenticationFailed
-        | C::UnsupportedSASLMechanism
-        | C::TopicAuthorizationFailed
-        | C::GroupAuthorizationFailed
-        | C::ClusterAuthorizationFailed => Verdict::Denied,
+        C::Authentication | C::SSL | C::SaslAuthenticationFailed | C::UnsupportedSASLMechanism => Verdict::Rejected,
+
+        C::TopicAuthorizationFailed | C::GroupAuthorizationFailed | C::ClusterAuthorizationFailed => Verdict::Denied,
 
         C::UnknownTopicOrPartition | C::UnknownTopic | C::UnknownPartition => Verdict::TopicGone,
 
@@ -103,13 +101,18 @@ pub(super) fn of_call(what: &str, brokers: &str, error: &KafkaError) -> SourceEr
         Some(Verdict::Outage) => {
             (SourceFailure::Unreachable, format!("{what}: Kafka at {brokers} does not answer ({})", text(error)))
         }
-        Some(Verdict::Denied) => (
+        Some(Verdict::Denied | Verdict::Rejected) => (
             SourceFailure::Unreachable,
             format!(
                 "{what}: Kafka at {brokers} refuses ({}); check the credentials, and that they may describe and read \
                  the topics and use the group",
                 text(error)
             ),
+        ),
+        // Brokers learn of a new topic one after the other; whether one is gone, only a listing tells.
+        Some(Verdict::TopicGone) => (
+            SourceFailure::Unreachable,
+            format!("{what}: Kafka at {brokers} does not know the topic ({})", text(error)),
         ),
         Some(Verdict::Heals) => {
             (SourceFailure::Unreachable, format!("{what}: Kafka at {brokers} is not ready ({})", text(error)))

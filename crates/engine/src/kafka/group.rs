@@ -10,18 +10,20 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use rdkafka::TopicPartitionList;
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::consumer::{CommitMode, Consumer as _};
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode;
 use settle_core::position::{Offset, Partition};
 use settle_core::sink::BoxFuture;
-use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::{Instant, timeout};
 
-use super::context::Context;
+use super::client::Consumer;
 use super::failure::{Verdict, judge, of_call};
 use crate::source::{OffsetStore, SourceError, SourceFailure};
 
+/// How long a commit is waited for; it goes on after that, and a later one comes after it.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a commit waits for a rebalance to pass.
 const REBALANCE_PATIENCE: Duration = Duration::from_secs(30);
 /// Rest between two attempts.
@@ -97,7 +99,10 @@ struct Commit {
 
 impl Commit {
     /// Sends it and waits for the broker. Blocks.
-    fn send(self, consumer: &BaseConsumer<Context>) -> Result<(), KafkaError> {
+    fn send(self, consumer: &Consumer) -> Result<(), KafkaError> {
+        if consumer.assignment_lost() {
+            return Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::AssignmentLost));
+        }
         let mut list = TopicPartitionList::with_capacity(self.offsets.len());
         for (partition, offset) in &self.offsets {
             list.add_partition_offset(&partition.topic, partition.number, rdkafka::Offset::Offset(*offset))?;
@@ -120,40 +125,53 @@ impl Drop for Commit {
     }
 }
 
+/// A commit that was asked for.
+pub(super) struct Order {
+    offsets: Vec<(Partition, Offset)>,
+    answer: oneshot::Sender<Result<(), KafkaError>>,
+}
+
+/// Commits what is ordered, one after the other, until the group is dropped.
+///
+/// On a thread of its own: librdkafka waits for a coordinator that is away as long as a session
+/// lasts, and neither a runtime that is shut down nor the end of the process should wait with it.
+pub(super) fn work(mut orders: mpsc::Receiver<Order>, ownership: &Arc<Ownership>, consumer: &OnceLock<Weak<Consumer>>) {
+    while let Some(Order { offsets, answer }) = orders.blocking_recv() {
+        // Filtered now and not when it was ordered: a partition may have gone meanwhile.
+        let committed = match (ownership.begin(&offsets), consumer.get().and_then(Weak::upgrade)) {
+            (None, _) => Ok(()),
+            (Some(_), None) => Err(KafkaError::Canceled),
+            (Some(commit), Some(consumer)) => commit.send(&consumer),
+        };
+        // Whoever asked may have lost patience.
+        let _ = answer.send(committed);
+    }
+}
+
 /// The group as the place where offsets are kept.
 pub(super) struct Group {
     pub(super) name: String,
     pub(super) brokers: String,
-    pub(super) ownership: Arc<Ownership>,
-    /// Weak: the consumer ends with the reader's thread, which leaves the group.
-    pub(super) consumer: Arc<OnceLock<Weak<BaseConsumer<Context>>>>,
+    pub(super) orders: mpsc::Sender<Order>,
     pub(super) closing: watch::Sender<bool>,
     pub(super) closed: watch::Receiver<bool>,
 }
 
 impl Group {
     async fn commit(&self, offsets: &[(Partition, Offset)]) -> Result<(), SourceError> {
-        let patience = Instant::now() + REBALANCE_PATIENCE;
+        let rebalance_deadline = Instant::now() + REBALANCE_PATIENCE;
         loop {
-            // Whatever is not ours (any more) is left out anew at every attempt.
-            let consumer = self.consumer.get().and_then(Weak::upgrade);
-            let (Some(consumer), Some(commit)) = (consumer, self.ownership.begin(offsets)) else { return Ok(()) };
-            let sent = tokio::task::spawn_blocking(move || {
-                if consumer.assignment_lost() {
-                    return Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::AssignmentLost));
+            let error = match timeout(PATIENCE, self.order(offsets)).await {
+                Ok(Some(Ok(()))) => return Ok(()),
+                Ok(Some(Err(error))) => error,
+                Ok(None) => {
+                    let message = format!("offsets of group {} cannot be committed: the source is closed", self.name);
+                    return Err(SourceError::new(SourceFailure::Unreachable, message));
                 }
-                commit.send(&consumer)
-            });
-            let error = match sent.await {
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(error)) => error,
-                Err(ended) => {
-                    let message = format!("the commit of offsets of group {} broke off ({ended})", self.name);
-                    return Err(SourceError::new(SourceFailure::Contract, message));
-                }
+                Err(_) => KafkaError::ConsumerCommit(RDKafkaErrorCode::OperationTimedOut),
             };
             let code = error.rdkafka_error_code();
-            if !code.is_some_and(is_rebalance) || Instant::now() >= patience {
+            if !code.is_some_and(is_rebalance) || Instant::now() >= rebalance_deadline {
                 return self.failed(&error);
             }
             tracing::debug!(group = %self.name, ?code, "the group is rebalancing, offsets are committed after it");
@@ -161,14 +179,25 @@ impl Group {
         }
     }
 
+    /// Orders a commit and waits for it; none if nobody works any more.
+    async fn order(&self, offsets: &[(Partition, Offset)]) -> Option<Result<(), KafkaError>> {
+        let (answer, committed) = oneshot::channel();
+        self.orders.send(Order { offsets: offsets.to_vec(), answer }).await.ok()?;
+        committed.await.ok()
+    }
+
     fn failed(&self, error: &KafkaError) -> Result<(), SourceError> {
+        let doing = format!("committing offsets of group {}", self.name);
         match error.rdkafka_error_code() {
             Some(RDKafkaErrorCode::NoOffset) => Ok(()),
             Some(code) if judge(code) == Verdict::Fenced => Err(SourceError::new(
                 SourceFailure::Fenced,
                 format!("another process took our place in group {} ({code})", self.name),
             )),
-            _ => Err(of_call(&format!("committing offsets of group {}", self.name), &self.brokers, error)),
+            None if matches!(error, KafkaError::Canceled) => {
+                Err(SourceError::new(SourceFailure::Unreachable, format!("{doing}: the source is closed")))
+            }
+            _ => Err(of_call(&doing, &self.brokers, error)),
         }
     }
 }

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaError;
-use rdkafka::types::RDKafkaErrorCode;
 use settle_core::position::TopicId;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::client;
 use super::context::Trouble;
@@ -23,23 +22,23 @@ use crate::source::{SourceError, SourceEvent, SourceFailure};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// It is asked again no sooner than this.
 const CHECK_AFTER: Duration = Duration::from_secs(1);
-/// Topic ids are compared this often.
-const COMPARE_IDS_AFTER: Duration = Duration::from_secs(10);
+/// Topic ids are compared, and refused access is asked for again, this often.
+const ROUND_AFTER: Duration = Duration::from_secs(10);
 
 impl Reader {
     pub(super) async fn on_trouble(&mut self, intake: Option<usize>, trouble: Trouble) -> Result<(), Stop> {
         let Trouble { code, reason } = &trouble;
         match judge(*code) {
             Verdict::Heals => tracing::debug!(?code, "{reason}"),
-            Verdict::Outage => {
-                // That all brokers are down says less than why one is.
-                if self.health.suspicion.is_none() || *code != RDKafkaErrorCode::AllBrokersDown {
+            Verdict::Outage | Verdict::Rejected => {
+                let known = self.health.suspicion.as_ref().map_or(0, |known| client::telling(known.code));
+                if client::telling(*code) >= known {
                     self.health.suspicion = Some(trouble);
                 }
             }
             Verdict::Denied => {
                 let error = client::outage(&self.config, &trouble);
-                self.away(Away::Denied, error).await?;
+                self.away(Away::Denied, error);
             }
             Verdict::TopicGone => self.look_for_topics()?,
             Verdict::OutOfRange => match intake {
@@ -67,7 +66,7 @@ impl Reader {
     }
 
     /// Asks the broker where there is reason to, and looks after the topics' ids.
-    pub(super) async fn check_health(&mut self) -> Result<(), Stop> {
+    pub(super) fn check_health(&mut self) -> Result<(), SourceError> {
         let now = Instant::now();
         let silent = self.health.away == Some(Away::Silent);
         if (silent || self.health.suspicion.is_some()) && now >= self.health.next_check {
@@ -76,45 +75,55 @@ impl Reader {
             self.health.next_check = Instant::now() + CHECK_AFTER;
             let suspicion = self.health.suspicion.take();
             match (answers, suspicion) {
-                (true, _) if silent => self.back().await?,
+                (true, _) if silent => self.back(),
                 (false, Some(trouble)) => {
                     let error = client::outage(&self.config, &trouble);
-                    self.away(Away::Silent, error).await?;
+                    self.away(Away::Silent, error);
                 }
                 _ => {}
             }
         }
-        if self.health.away.is_none() && now >= self.health.next_id_check {
-            self.health.next_id_check = now + COMPARE_IDS_AFTER;
+        if !silent && now >= self.health.next_round {
+            self.health.next_round = now + ROUND_AFTER;
             self.compare_ids()?;
+            if self.health.away == Some(Away::Denied) {
+                self.ask_for_access()?;
+            }
         }
         Ok(())
     }
 
+    /// Has every partition fetched anew. librdkafka tells once that it may not, and never that it
+    /// may again; this way either the refusal is told again, or a record or the end comes.
+    fn ask_for_access(&self) -> Result<(), SourceError> {
+        self.intakes.iter().try_for_each(|intake| self.place(&intake.partition, intake.next()))
+    }
+
     /// Tells once per outage.
-    pub(super) async fn away(&mut self, how: Away, error: SourceError) -> Result<(), Stop> {
-        if self.health.away.replace(how).is_some() {
-            return Ok(());
+    pub(super) fn away(&mut self, how: Away, error: SourceError) {
+        if self.health.away.replace(how).is_none() {
+            self.say(SourceEvent::Away(error));
         }
-        self.tell(SourceEvent::Away(error)).await
     }
 
     /// Tells that an outage is over, if there was one.
-    pub(super) async fn back(&mut self) -> Result<(), Stop> {
-        if self.health.away.take().is_none() {
-            return Ok(());
+    pub(super) fn back(&mut self) {
+        if self.health.away.take().is_some() {
+            self.health.suspicion = None;
+            self.say(SourceEvent::Back);
         }
-        self.health.suspicion = None;
-        self.tell(SourceEvent::Back).await
     }
 
     /// Something was read, so access is granted.
-    pub(super) async fn shows_access(&mut self) -> Result<(), Stop> {
-        if self.health.away == Some(Away::Denied) { self.back().await } else { Ok(()) }
+    pub(super) fn shows_access(&mut self) {
+        if self.health.away == Some(Away::Denied) {
+            self.back();
+        }
     }
 
-    /// A topic is said to be missing: if one that was asked for is, the run cannot go on.
-    fn look_for_topics(&mut self) -> Result<(), SourceError> {
+    /// A topic is said to be missing: if one that was asked for is, the run cannot go on. One that
+    /// only matched a pattern will be revoked.
+    pub(super) fn look_for_topics(&self) -> Result<(), SourceError> {
         let existing = match client::list(&self.consumer, &self.config, PATIENCE) {
             Ok(existing) => existing,
             Err(error) if error.kind == SourceFailure::Unreachable => return Ok(()),
@@ -127,15 +136,15 @@ impl Reader {
     /// group that has no offset yet starts where the log does, also if retention moved that since
     /// it was asked; anything else would skip records unread.
     async fn start_again(&mut self, index: usize) -> Result<(), Stop> {
-        self.compare_ids()?;
         let partition = self.intakes[index].partition.clone();
         let next = self.intakes[index].next();
         let (first, end) = loop {
+            self.compare_ids()?;
             match start::watermarks(&self.consumer, &self.config, &partition) {
                 Ok(ends) => break ends,
                 Err(error) if error.kind == SourceFailure::Unreachable => {
-                    self.away(Away::Silent, error).await?;
-                    self.attended(sleep(CHECK_AFTER)).await?;
+                    self.away(Away::Silent, error);
+                    self.pause(CHECK_AFTER).await?;
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -157,8 +166,7 @@ impl Reader {
         let names: Vec<&str> = known.keys().copied().collect();
         let current = match topic_ids(self.consumer.client(), &names, PATIENCE) {
             Ok(current) => current,
-            // A topic that is gone is revoked, or found missing, by itself.
-            Err(code) if judge(code) == Verdict::TopicGone => return Ok(()),
+            Err(code) if judge(code) == Verdict::TopicGone => return self.look_for_topics(),
             Err(code) => {
                 let error = of_call("reading topic ids", &self.config.brokers, &KafkaError::MetadataFetch(code));
                 return if error.kind == SourceFailure::Unreachable { Ok(()) } else { Err(error) };

@@ -31,4 +31,3 @@ mod topics;
 pub use config::{Bound, KafkaConfig, REVOKE_DEADLINE};
 pub use probe::{Probe, ProbedTopic, probe, sample};
 pub use thread::start;
-pub use topics::Topic;

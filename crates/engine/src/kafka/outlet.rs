@@ -1,5 +1,7 @@
 //! The way out of the reader's thread: the channel to the run loop, and the request to stop.
 
+use std::collections::VecDeque;
+
 use tokio::sync::mpsc::{Permit, Sender};
 use tokio::sync::watch;
 
@@ -56,5 +58,16 @@ impl Outlet {
     /// Sends as soon as there is room.
     pub(super) async fn send(&self, event: SourceEvent) -> Result<(), Stop> {
         self.events.send(event).await.map_err(|_| Stop::Closed)
+    }
+
+    /// Sends what waits, in order, as room comes. Cancel-safe: what was not sent still waits.
+    pub(super) async fn send_all(&self, waiting: &mut VecDeque<SourceEvent>) -> Result<(), Stop> {
+        while !waiting.is_empty() {
+            let room = self.events.reserve().await.map_err(|_| Stop::Closed)?;
+            if let Some(event) = waiting.pop_front() {
+                room.send(event);
+            }
+        }
+        Ok(())
     }
 }

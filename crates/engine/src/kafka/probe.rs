@@ -19,7 +19,7 @@ use super::topics;
 use crate::source::{SourceError, SourceEvent, SourceFailure};
 
 /// How long one question may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a sample waits for the next record below the end.
 const SAMPLE_PATIENCE: Duration = Duration::from_secs(30);
 

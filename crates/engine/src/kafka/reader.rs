@@ -1,5 +1,6 @@
 //! The thread's loop: serve librdkafka, carry out rebalances, hand records over.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,8 @@ use crate::source::{SourceError, SourceEvent};
 
 /// The thread looks round this often even if nothing wakes it.
 const TICK: Duration = Duration::from_millis(250);
+/// With so much to be said, whatever would add to it waits too.
+const MAX_UNSAID: usize = 64;
 
 /// Everything the thread holds while it is in the group.
 pub(super) struct Reader {
@@ -33,6 +36,9 @@ pub(super) struct Reader {
     pub(super) consumer: Arc<Consumer>,
     pub(super) generation: u64,
     pub(super) health: Health,
+    /// What the run loop is still to be told, before any further record. A rebalance must not wait
+    /// for a run loop that is held up: the whole group would wait with it.
+    pub(super) unsaid: VecDeque<SourceEvent>,
     turn: usize,
 }
 
@@ -44,8 +50,8 @@ pub(super) struct Health {
     pub(super) suspicion: Option<Trouble>,
     /// Not asked again before this.
     pub(super) next_check: Instant,
-    /// Topic ids are compared again then.
-    pub(super) next_id_check: Instant,
+    /// When topics and access are looked at again.
+    pub(super) next_round: Instant,
 }
 
 /// How the source is away.
@@ -75,9 +81,10 @@ impl Reader {
         consumer: Arc<Consumer>,
     ) -> Self {
         let now = Instant::now();
-        let health = Health { away: None, suspicion: None, next_check: now, next_id_check: now };
+        let health = Health { away: None, suspicion: None, next_check: now, next_round: now };
         let intakes = Vec::new();
-        Self { config, ends, topics, outlet, ownership, intakes, consumer, generation: 0, health, turn: 0 }
+        let unsaid = VecDeque::new();
+        Self { config, ends, topics, outlet, ownership, intakes, consumer, generation: 0, health, unsaid, turn: 0 }
     }
 
     /// Reads until the source is closed.
@@ -89,26 +96,33 @@ impl Reader {
         };
         if let Stop::Failed(error) = stop {
             // Still a member of the group: the run loop may have offsets to commit.
-            let _ = self
-                .attended(async {
-                    let _ = self.outlet.send(SourceEvent::Failed(error)).await;
-                    std::future::pending::<()>().await;
-                })
-                .await;
+            let mut unsaid = std::mem::take(&mut self.unsaid);
+            unsaid.push_back(SourceEvent::Failed(error));
+            let said = async {
+                let _ = self.outlet.send_all(&mut unsaid).await;
+                std::future::pending::<()>().await;
+            };
+            // Ends when the source is closed.
+            let _ = self.attended(said).await;
         }
     }
 
     async fn step(&mut self) -> Result<(), Stop> {
         client::poll(&self.consumer)?;
-        if let Some(rebalance) = self.context().rebalance() {
-            return self.carry_out(&rebalance).await;
+        if self.unsaid.len() < MAX_UNSAID {
+            if let Some(rebalance) = self.context().rebalance() {
+                return self.carry_out(&rebalance).await;
+            }
+            while let Some(trouble) = self.context().trouble() {
+                self.on_trouble(None, trouble).await?;
+            }
+            self.check_health()?;
         }
-        while let Some(trouble) = self.context().trouble() {
-            self.on_trouble(None, trouble).await?;
-        }
-        self.check_health().await?;
         match self.round()? {
-            Round::Handed => self.shows_access().await,
+            Round::Handed => {
+                self.shows_access();
+                Ok(())
+            }
             Round::Trouble(intake, trouble) => self.on_trouble(Some(intake), trouble).await,
             Round::NothingThere => self.rest(std::future::pending()).await,
             Round::NoRoom => self.rest(self.outlet.wait_for_room()).await,
@@ -118,6 +132,12 @@ impl Reader {
     /// One look into each partition, in turn, for as long as the channel has room.
     fn round(&mut self) -> Result<Round, SourceError> {
         let mut handed = false;
+        while !self.unsaid.is_empty() {
+            let Some(room) = self.outlet.room() else { return Ok(Round::NoRoom) };
+            if let Some(event) = self.unsaid.pop_front() {
+                room.send(event);
+            }
+        }
         for _ in 0..self.intakes.len() {
             let Some(room) = self.outlet.room() else {
                 return Ok(if handed { Round::Handed } else { Round::NoRoom });
@@ -156,6 +176,24 @@ impl Reader {
         }
     }
 
+    /// Waits, and says what is to be said meanwhile.
+    pub(super) async fn pause(&mut self, time: Duration) -> Result<(), Stop> {
+        let mut unsaid = std::mem::take(&mut self.unsaid);
+        let said = async {
+            self.outlet.send_all(&mut unsaid).await?;
+            std::future::pending().await
+        };
+        let paused = self.attended(async {
+            tokio::select! {
+                stopped = said => stopped,
+                () = tokio::time::sleep(time) => Ok(()),
+            }
+        });
+        let paused = paused.await;
+        self.unsaid = unsaid;
+        paused?
+    }
+
     async fn attend(&self) -> SourceError {
         loop {
             if let Err(error) = client::poll(&self.consumer) {
@@ -168,8 +206,9 @@ impl Reader {
         }
     }
 
-    pub(super) async fn tell(&self, event: SourceEvent) -> Result<(), Stop> {
-        self.attended(self.outlet.send(event)).await?
+    /// Tells the run loop, as soon as it listens.
+    pub(super) fn say(&mut self, event: SourceEvent) {
+        self.unsaid.push_back(event);
     }
 
     pub(super) fn context(&self) -> &Context {

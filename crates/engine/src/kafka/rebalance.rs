@@ -12,7 +12,7 @@ use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaError;
 use settle_core::position::{Offset, Partition};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{sleep, timeout};
 
 use super::client;
 use super::context::Rebalance;
@@ -66,7 +66,8 @@ impl Reader {
             resumed: start.committed.is_some(),
             generation,
         };
-        self.tell(SourceEvent::Assigned(starts.into_iter().map(assignment).collect())).await
+        self.say(SourceEvent::Assigned(starts.into_iter().map(assignment).collect()));
+        Ok(())
     }
 
     /// Asks until the broker answers: a start that is only guessed could skip records.
@@ -74,13 +75,14 @@ impl Reader {
         loop {
             match start::resolve(&self.consumer, &self.config, self.ends.as_ref(), list) {
                 Ok(starts) => {
-                    self.back().await?;
+                    self.back();
                     return Ok(starts);
                 }
                 Err(error) if error.kind == SourceFailure::Unreachable => {
                     let error = client::explain(&self.consumer, &self.config, error);
-                    self.away(Away::Silent, error).await?;
-                    self.attended(sleep(RETRY_AFTER)).await?;
+                    self.away(Away::Silent, error);
+                    self.look_for_topics()?;
+                    self.pause(RETRY_AFTER).await?;
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -100,19 +102,20 @@ impl Reader {
         }
         self.consumer.incremental_unassign(list).map_err(|error| self.cannot("given up", &error))?;
         self.context().rebalanced();
-        if drained || partitions.is_empty() {
-            return Ok(());
+        if !drained && !partitions.is_empty() {
+            self.say(SourceEvent::Lost(partitions));
         }
-        self.tell(SourceEvent::Lost(partitions)).await
+        Ok(())
     }
 
     /// Lets the run loop drain. False if it did not within the deadline, or the partitions were
     /// lost meanwhile.
-    async fn drain(&self, partitions: &[Partition]) -> Result<bool, Stop> {
-        let deadline = Instant::now() + self.config.revoke_deadline;
+    async fn drain(&mut self, partitions: &[Partition]) -> Result<bool, Stop> {
         let (done, answer) = oneshot::channel();
+        self.say(SourceEvent::Revoked { partitions: partitions.to_vec(), done });
+        let mut unsaid = std::mem::take(&mut self.unsaid);
         let asked = async {
-            self.outlet.send(SourceEvent::Revoked { partitions: partitions.to_vec(), done }).await?;
+            self.outlet.send_all(&mut unsaid).await?;
             Ok(answer.await.is_ok())
         };
         let lost = async {
@@ -122,18 +125,23 @@ impl Reader {
         };
         let drained = async {
             tokio::select! { biased;
-                drained = timeout_at(deadline, asked) => drained.unwrap_or_else(|_| {
+                drained = asked => drained,
+                () = lost => Ok(false),
+                () = sleep(self.config.revoke_deadline) => {
                     tracing::warn!(
                         partitions = partitions.len(),
                         deadline_s = self.config.revoke_deadline.as_secs(),
                         "revoked partitions did not drain in time; what was in flight will be delivered again"
                     );
                     Ok(false)
-                }),
-                () = lost => Ok(false),
+                }
             }
         };
-        self.attended(drained).await?
+        let drained = self.attended(drained).await;
+        // A question that nobody waits for any more is not asked.
+        unsaid.retain(|event| !matches!(event, SourceEvent::Revoked { done, .. } if done.is_closed()));
+        self.unsaid = unsaid;
+        drained?
     }
 
     /// Has librdkafka read one of our partitions from `offset`.

@@ -17,6 +17,7 @@ use super::config::KafkaConfig;
 use super::context::Context;
 use super::failure::of_call;
 use super::topic_id::topic_ids;
+use super::topics::Topic;
 use crate::source::{SourceError, SourceFailure};
 
 /// How long one question may take. The main queue is not polled meanwhile.
@@ -128,7 +129,7 @@ fn log_end(config: &KafkaConfig, partition: &Partition) -> Result<Offset, Source
 pub(super) fn ends(
     consumer: &BaseConsumer<Context>,
     config: &KafkaConfig,
-    topics: &[super::Topic],
+    topics: &[Topic],
 ) -> Result<Ends, SourceError> {
     let mut ends = Ends::new();
     for topic in topics {

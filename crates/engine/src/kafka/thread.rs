@@ -9,17 +9,16 @@ use tokio::sync::{mpsc, watch};
 
 use super::client::{self, Consumer};
 use super::config::{Bound, KafkaConfig};
-use super::group::{Group, Ownership};
+use super::group::{self, Group, Ownership};
 use super::outlet::{Outlet, Stop};
 use super::reader::Reader;
 use super::start::{self, Ends};
 use super::topics::{self, Topic};
 use crate::source::{Source, SourceError, SourceEvent, SourceFailure};
 
-/// Patience with the first question; a broker that is down should be reported soon.
-const FIRST_PATIENCE: Duration = Duration::from_secs(2);
-/// Patience with every later one: a large cluster far away takes longer than that.
-const PATIENCE: Duration = Duration::from_secs(6);
+/// Patience with one question: a broker that is down should be reported soon. One that is only
+/// slow is asked again over the connection that it opened meanwhile.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Rest between two attempts.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 /// How long a commit under way may hold up the end.
@@ -41,16 +40,15 @@ pub fn start(config: KafkaConfig, capacity: usize) -> Result<Source, SourceError
     let (events, receiver) = mpsc::channel(capacity.max(1));
     let (closing, asked_to_close) = watch::channel(false);
     let (ended, closed) = watch::channel(false);
-    let shared = Shared { ownership: Arc::default(), consumer: Arc::default() };
-    let group = Group {
-        name: config.group.clone(),
-        brokers: config.brokers.clone(),
-        ownership: shared.ownership.clone(),
-        consumer: shared.consumer.clone(),
-        closing,
-        closed,
-    };
+    let (orders, ordered) = mpsc::channel(1);
+    let shared = Arc::new(Shared::default());
+    let group = Group { name: config.group.clone(), brokers: config.brokers.clone(), orders, closing, closed };
     let outlet = Outlet::new(events, asked_to_close);
+    let committing = shared.clone();
+    std::thread::Builder::new()
+        .name("settle-commit".to_owned())
+        .spawn(move || group::work(ordered, &committing.ownership, &committing.consumer))
+        .map_err(unable)?;
     std::thread::Builder::new()
         .name("settle-kafka".to_owned())
         .spawn(move || {
@@ -61,10 +59,12 @@ pub fn start(config: KafkaConfig, capacity: usize) -> Result<Source, SourceError
     Ok(Source { events: receiver, offsets: Box::new(group) })
 }
 
-/// What the thread shares with the offset store.
+/// What the threads that read and commit share.
+#[derive(Default)]
 struct Shared {
     ownership: Arc<Ownership>,
-    consumer: Arc<OnceLock<Weak<Consumer>>>,
+    /// Weak: the consumer ends with the thread that reads, which leaves the group.
+    consumer: OnceLock<Weak<Consumer>>,
 }
 
 fn live(runtime: &Runtime, config: KafkaConfig, first: Consumer, outlet: Outlet, shared: &Shared) {
@@ -122,9 +122,8 @@ struct Search<'a> {
 
 impl Search<'_> {
     async fn find(mut self) -> Result<(Vec<Topic>, Option<Ends>), Stop> {
-        let mut patience = FIRST_PATIENCE;
         loop {
-            let error = match self.ask(patience) {
+            let error = match self.ask() {
                 Ok(found) => {
                     if self.away {
                         self.send(SourceEvent::Back).await?;
@@ -140,7 +139,6 @@ impl Search<'_> {
                 self.away = true;
                 self.send(SourceEvent::Away(error)).await?;
             }
-            patience = PATIENCE;
             tokio::select! { biased;
                 () = self.outlet.closed() => return Err(Stop::Closed),
                 () = tokio::time::sleep(RETRY_AFTER) => {}
@@ -148,8 +146,8 @@ impl Search<'_> {
         }
     }
 
-    fn ask(&self, patience: Duration) -> Result<(Vec<Topic>, Option<Ends>), SourceError> {
-        let existing = client::list(&self.client, self.config, patience)?;
+    fn ask(&self) -> Result<(Vec<Topic>, Option<Ends>), SourceError> {
+        let existing = client::list(&self.client, self.config, PATIENCE)?;
         let topics = topics::select(&self.config.topics, &existing, &self.config.brokers)?;
         let ends = match self.config.bounded {
             None => None,

@@ -54,7 +54,10 @@ pub(super) fn topic_ids<C: ClientContext>(
     if topics.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let event = describe(client, topics, timeout)?;
+    let answering = client.fetch_metadata(topics.first().copied(), timeout);
+    let broker =
+        answering.map_err(|error| error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail))?.orig_broker_id();
+    let event = describe(client, topics, broker, timeout)?;
     // SAFETY: `event` is a live event of type DESCRIBETOPICS_RESULT (checked by `describe`), so
     // the cast inside this call returns it as a result, valid as long as the event.
     let result = unsafe { sys::rd_kafka_event_DescribeTopics_result(event.object) };
@@ -78,6 +81,7 @@ pub(super) fn topic_ids<C: ClientContext>(
 fn describe<C: ClientContext>(
     client: &Client<C>,
     topics: &[&str],
+    broker: i32,
     timeout: Duration,
 ) -> Result<Owned<sys::rd_kafka_event_t>, RDKafkaErrorCode> {
     let names: Vec<CString> = topics
@@ -107,10 +111,14 @@ fn describe<C: ClientContext>(
 
     let mut why = [0; 256];
     // SAFETY: the options are live, and the buffer is as long as it says.
-    let set = unsafe {
+    check(unsafe {
         sys::rd_kafka_AdminOptions_set_request_timeout(options.object, millis(timeout), why.as_mut_ptr(), why.len())
-    };
-    check(set)?;
+    })?;
+    // Any broker knows; librdkafka would ask the controller, which may be another one that is away.
+    if broker >= 0 {
+        // SAFETY: as above.
+        check(unsafe { sys::rd_kafka_AdminOptions_set_broker(options.object, broker, why.as_mut_ptr(), why.len()) })?;
+    }
     // SAFETY: all four are live; the call copies what it needs of collection and options, and
     // holds a reference to the queue until it has answered.
     unsafe { sys::rd_kafka_DescribeTopics(native, collection.object, options.object, queue.object) };

@@ -14,11 +14,11 @@ const SUGGESTIONS: usize = 3;
 
 /// A topic that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Topic {
+pub(super) struct Topic {
     /// Its name.
-    pub name: String,
+    pub(super) name: String,
     /// Number of partitions.
-    pub partitions: i32,
+    pub(super) partitions: i32,
 }
 
 /// True for a pattern, false for a name.
@@ -131,20 +131,24 @@ fn missing(pattern: &str, existing: &[Topic], brokers: &str) -> SourceError {
     SourceError::new(SourceFailure::Contract, format!("{what}; {hint}"))
 }
 
-/// The nearest names, best first.
+/// The nearest names, best first: a slip of the pen away, or with the pattern's words in them.
 fn alike<'a>(pattern: &str, existing: &'a [Topic]) -> Vec<&'a str> {
-    let word: String = pattern.chars().filter(|c| !"*?".contains(*c)).collect();
+    let word = pattern.trim_matches(['*', '?', '.']);
+    let length = word.chars().count();
+    let distance = |name: &str| {
+        if name.contains(word) {
+            return 0;
+        }
+        // A pattern is compared with as much of the name as it says something about.
+        let seen: String = name.chars().take(if is_glob(pattern) { length } else { usize::MAX }).collect();
+        strsim::damerau_levenshtein(word, &seen)
+    };
     let mut near: Vec<(usize, &str)> = existing
         .iter()
         .map(|topic| topic.name.as_str())
         .filter(|name| !name.starts_with(INTERNAL))
-        .map(|name| {
-            // A pattern is compared with as much of the name as it says something about.
-            let length = if is_glob(pattern) { word.chars().count() } else { usize::MAX };
-            let seen: String = name.chars().take(length).collect();
-            (strsim::damerau_levenshtein(&word, &seen), name)
-        })
-        .filter(|(distance, _)| *distance <= (word.chars().count() / 3).max(1))
+        .map(|name| (distance(name), name))
+        .filter(|(distance, _)| *distance <= (length / 5).max(1))
         .collect();
     near.sort_unstable();
     near.into_iter().take(SUGGESTIONS).map(|(_, name)| name).collect()
@@ -196,6 +200,7 @@ mod tests {
             "no topic on 127.0.0.1:9092 matches shop.publik.*; existing topics like it: shop.public.customers, \
              shop.public.orders"
         );
+        assert!(selected(&["orders"], &existing).unwrap_err().ends_with("topics like it: shop.public.orders"));
         assert_eq!(
             selected(&["inventory"], &existing).unwrap_err(),
             "topic inventory does not exist on 127.0.0.1:9092; no existing topic is like it; is the connector running, \

@@ -110,6 +110,19 @@ fn a_value_of_the_old_row_that_is_not_the_last_is_not_taken() {
     }
 }
 
+/// The old key was taken by another row since: a replay finds that one in the table.
+#[test]
+fn a_value_of_the_next_row_under_the_old_key_is_not_taken() {
+    let log = moving(UNSENT);
+    let mut later = Log::of("t");
+    later.add(0, "c", 30, &json!({"id": 1, "n": 9, "body": "another row"}), &[]);
+    let database = Database::new();
+    apply_all(&database, &target(), &later.records, 1);
+    let mut sink = database.sink(target(), &log.records);
+    assert_eq!(apply(&mut sink, &batch(&log.records[1..])).unwrap_err().kind, FailureKind::Contract);
+    assert_eq!(database.rows("t"), [row(&[("id", "1"), ("n", "9"), ("body", "another row")])]);
+}
+
 /// `UPDATE t SET id = id + 1`, in which row 2 makes room for row 1.
 #[test]
 fn rows_that_take_each_others_keys_keep_their_own_values() {

@@ -86,6 +86,20 @@ fn a_row_that_is_refused_takes_its_whole_batch_with_it() {
 }
 
 #[test]
+fn a_batch_of_several_tables_is_one_transaction() {
+    let mut records = log().records;
+    records.extend(Log::from("u", &[("c", 50, json!({"id": 1, "v": "bad"}))]).records);
+    let database = Database::new();
+    database.run("CREATE TABLE u (id INTEGER PRIMARY KEY, v TEXT CHECK (v <> 'bad'))");
+    let mut sink = database.sink(target(), &records);
+    let error = apply(&mut sink, &batch(&records)).unwrap_err();
+    assert_eq!(error.kind, FailureKind::Row);
+    assert_eq!(database.one::<i64>("SELECT count(*) FROM sqlite_schema WHERE name = 't'"), 0);
+    records.truncate(4);
+    assert_eq!(apply(&mut sink, &batch(&records)).unwrap(), Outcome { applied: 3, stale: 0 });
+}
+
+#[test]
 fn a_file_that_was_replaced_or_removed_stops_the_run_before_its_offsets_are_committed() {
     let log = log();
     for replace in [true, false] {

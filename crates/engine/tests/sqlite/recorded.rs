@@ -10,7 +10,7 @@ use settle_core::record::{Header, Record};
 use settle_core::schema::{BinaryMode, Conventions, TimePrecision};
 use settle_engine::config::target::{TableRule, Target};
 
-use crate::database::{Database, Shown, apply_all, soft, target};
+use crate::database::{Database, Shown, apply, apply_all, soft, target};
 use crate::log::batch;
 
 fn folder(name: &str) -> PathBuf {
@@ -333,4 +333,48 @@ recorded! {
     mariadb_wide_with_schemas: "mariadb-types-schemas/mwide.mshop.wide.jsonl", "mariadb-types-schemas/wide.expected.csv", &["id"],
         spelled: &[("bits", "341", "101010101")],
         lost: &[("4", "d")];
+}
+
+#[test]
+fn every_type_that_came_with_a_schema_is_stored_as_it_is() {
+    let records = capture("pg-types-special/shopa.public.all_types.jsonl");
+    let is_nan = |record: &Record| record.key.as_deref().is_some_and(|key| key.ends_with(b"{\"id\":21}}"));
+    let (nan, stored): (Vec<Record>, Vec<Record>) = records.into_iter().partition(is_nan);
+    let database = Database::new();
+    apply_all(&database, &target(), &stored, 10_000);
+    let rows: BTreeMap<String, Shown> =
+        database.rows("all_types").into_iter().map(|row| (row["id"].clone().unwrap(), row)).collect();
+    let is = |id: &str, wanted: &[(&str, &str)]| {
+        for (column, wanted) in wanted {
+            assert_eq!(rows[id][*column].as_deref(), Some(*wanted), "{id} {column}");
+        }
+    };
+    is(
+        "1",
+        &[
+            ("c_big", "9223372036854775807"),
+            ("c_num38", "1234567890123456789012345678.0123456789"),
+            ("c_num", "12345678901234567890.123456789"),
+            ("c_money", "12.34"),
+            ("c_bytea", "00ff10ab"),
+            ("c_bool", "1"),
+            ("c_date", "2024-02-29"),
+            ("c_time", "23:59:59.123456"),
+            ("c_timetz", "21:59:59.123456Z"),
+            ("c_ts", "2024-02-29 23:59:59.123456"),
+            ("c_ts3", "2024-02-29 23:59:59.123"),
+            ("c_tstz", "2024-02-29 21:59:59.123456"),
+            ("c_interval", "37091106789000"),
+            ("c_json", "{\"b\":1,  \"a\":[1,2]}"),
+            ("c_ints", "[1,2,null,4]"),
+            ("c_texts", "[\"a\",\"b c\",null,\"quo\\\"te\"]"),
+        ],
+    );
+    is("13", &[("c_text", ""), ("c_bytea", ""), ("c_json", "null"), ("c_double", "1e300"), ("c_real", "-0.1")]);
+    is("20", &[("c_real", "inf"), ("c_double", "-inf")]);
+    is("22", &[("c_date", "infinity"), ("c_ts", "infinity"), ("c_tstz", "-infinity")]);
+    is("23", &[("c_date", "-0043-03-15"), ("c_tstz", "+10000-01-01 00:00:00.000000")]);
+    let mut sink = database.sink(target(), &nan);
+    let error = apply(&mut sink, &batch(&nan[..1])).unwrap_err();
+    assert!(error.context.ends_with("column \"c_real\": SQLite stores NaN as NULL; make the column TEXT"), "{error}");
 }

@@ -68,6 +68,19 @@ fn the_greatest_truncate_holds_and_an_older_one_changes_nothing() {
 }
 
 #[test]
+fn a_row_at_the_floor_is_not_below_it() {
+    let mut log = Log::of("t");
+    log.truncate(0, 30);
+    log.add(1, "c", 30, &json!({"id": 1, "v": "at"}), &[]);
+    for order in [[0, 1], [1, 0]] {
+        let records: Vec<_> = order.iter().map(|&i| log.records[i].clone()).collect();
+        let database = Database::new();
+        assert_eq!(apply_all(&database, &target(), &records, 1), Outcome { applied: 1, stale: 0 });
+        assert_eq!(database.count("t"), 1);
+    }
+}
+
+#[test]
 fn a_floor_that_another_process_raised_holds_for_the_next_batch() {
     let log = log();
     let database = Database::new();

@@ -68,14 +68,16 @@ fn what_cannot_be_stored_exactly_is_refused_by_column_and_record() {
     );
     assert_eq!(
         refused("NUMERIC", json!("12345678901234567.5")),
-        "write to \"t\": record s.public.t:0:0, column \"v\": a number of more than 15 digits would lose some of them in \
-         a NUMERIC column; make the column TEXT"
+        "write to \"t\": record s.public.t:0:0, column \"v\": a number of more than 15 digits, or one out of a float's \
+         range, has no place in a NUMERIC column; make the column TEXT"
     );
     assert_eq!(
         refused("INET", json!("12")),
         "write to \"t\": record s.public.t:0:0, column \"v\": text that reads as a number would be stored as one; make \
          the column TEXT"
     );
+    assert!(refused("NUMERIC", json!("1e400")).contains("out of a float's range"));
+    assert!(refused("NUMERIC", json!("1e-400")).contains("out of a float's range"));
     assert!(refused("NUMERIC", json!("NAN")).contains("no number where the column is declared as one"));
     assert!(refused("REAL", json!("NaN")).contains("SQLite stores NaN as NULL"));
     for (kind, json) in [("DATE", json!("tomorrow")), ("BOOLEAN", json!(2))] {

@@ -40,6 +40,7 @@ impl Artifacts {
                 "--quiet",
                 "--no-transfer-progress",
                 "--strict-checksums",
+                "-Dstyle.color=never",
                 PLUGIN,
                 "-DincludeScope=runtime",
             ])

@@ -17,7 +17,7 @@ use super::names::{identifier, identifiers};
 use super::naming::Naming;
 use super::rows::{Block, Read, Rows, Slot};
 use super::server::Server;
-use crate::config::Target;
+use crate::config::{Evolution, Target};
 
 /// Writes the rows of one table. Returns how many were written.
 pub(crate) async fn table(
@@ -31,6 +31,16 @@ pub(crate) async fn table(
     let missing = rows.place(known, &naming, table)?;
     rows.refuse_unavailable(known)?;
     if !missing.is_empty() {
+        if target.evolution == Evolution::Add
+            && let Some((old, new)) = rows.looks_renamed(known, &naming)
+        {
+            tracing::warn!(
+                table = %known.table.name,
+                "records carry `{new}`, which is added, and no longer `{old}`: their rows take the default of `{old}`. If it \
+                 was renamed, stop, and name it in `rename` of {}",
+                naming.section()
+            );
+        }
         known.evolve(server, target, &naming, &missing).await?;
         let still = rows.place(known, &naming, table)?;
         if let Some((column, _)) = still.first() {
@@ -55,7 +65,7 @@ pub(crate) async fn table(
 ///
 /// The limit is the server's, and only the server can evaluate the partition expression. So the
 /// rows are sorted by the columns that it reads, and a piece that is refused is halved. Nothing of
-/// a refused piece was written. The size that was accepted is kept for the next blocks.
+/// a refused piece was written. The size that was accepted is where the next block begins.
 async fn insert(encoder: &Encoder<'_, '_>, known: &mut Known, mut block: Block) -> Result<u64, SinkError> {
     let mut left = std::mem::take(&mut block.rows);
     let mut size = left.len();
@@ -64,6 +74,7 @@ async fn insert(encoder: &Encoder<'_, '_>, known: &mut Known, mut block: Block) 
         size = size.min(known_size);
     }
     let mut start = 0;
+    let mut was_refused = false;
     while start < left.len() {
         let end = left.len().min(start + size);
         match encoder.send(known, &block.columns, &left[start..end]).await {
@@ -75,9 +86,14 @@ async fn insert(encoder: &Encoder<'_, '_>, known: &mut Known, mut block: Block) 
                 }
                 size = (end - start).div_ceil(2);
                 known.max_block_rows = Some(size);
+                was_refused = true;
             }
             Err(error) => return Err(error),
         }
+    }
+    if let Some(size) = known.max_block_rows.as_mut().filter(|_| !was_refused) {
+        // Rows that lie close together need no small pieces; the next refusal costs one request.
+        *size = size.saturating_mul(2);
     }
     Ok(left.len() as u64)
 }

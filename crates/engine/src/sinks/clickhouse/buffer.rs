@@ -28,6 +28,9 @@ pub(crate) enum Misfit {
     /// Outside of the type's range.
     #[error("out of the range of {0}")]
     Range(&'static str),
+    /// Outside of the years that the server keeps.
+    #[error("out of the range of {0} on this server; a String column keeps every date as text")]
+    Year(&'static str),
     /// Not a label of the enum.
     #[error("a label that the enum does not have; add it with ALTER TABLE … MODIFY COLUMN")]
     Label,
@@ -230,7 +233,7 @@ impl Buffer {
             (Self::Ipv6(b), Value::Text(text)) => b.append_value(address::<std::net::Ipv6Addr>(text, "IPv6")?),
             (Self::Date(b), Value::Date(days)) => b.append_value(fit(i128::from(*days), "Date")?),
             (Self::Date32(b), Value::Date(days)) => {
-                b.append_value(calendar.day(*days).ok_or(Misfit::Range("Date32"))?);
+                b.append_value(calendar.day(*days).ok_or(Misfit::Year("Date32"))?);
             }
             (Self::DateTime(b), Value::Timestamp(nanos)) => {
                 b.append_value(fit(nanos.div_euclid(1_000_000_000), "DateTime")?);
@@ -285,7 +288,7 @@ fn fit<T: TryFrom<i128>>(value: i128, column: &'static str) -> Result<T, Misfit>
 }
 
 fn time(calendar: Calendar, nanos: i128, nanos_a_unit: i128) -> Result<i64, Misfit> {
-    calendar.units(nanos, nanos_a_unit).ok_or(Misfit::Range("DateTime64"))
+    calendar.units(nanos, nanos_a_unit).ok_or(Misfit::Year("DateTime64"))
 }
 
 /// A little-endian two's complement number of `N` bytes; none where it does not fit.

@@ -14,7 +14,7 @@ use super::naming::Naming;
 use super::sink::ClickHouse;
 use super::table::describe;
 use super::validate;
-use crate::finding::{Finding, Severity};
+use crate::finding::Finding;
 
 /// A table that the topics will write.
 #[derive(Clone, Copy, Debug)]
@@ -113,7 +113,7 @@ impl ClickHouse {
         if let Some(schema) = checked.schema {
             findings.extend(validate::schema(&table, &key, schema, &naming));
         }
-        if findings[before..].iter().all(|finding| finding.severity < Severity::Error) {
+        if findings[before..].iter().all(|f| !f.is_error()) {
             findings.extend(outranking(&self.server, &table, &naming, self.meta.max_epoch()).await?);
         }
         let view_name = name.beside(VIEW_SUFFIX);
@@ -123,7 +123,7 @@ impl ClickHouse {
         {
             findings.push(Finding::warning(
                 format!("the view {view_name} does not show the columns of {name}"),
-                "create it anew from what `settle ddl` prints",
+                "a run makes it anew if settle made it; else create it from what `settle ddl` prints",
             ));
         }
         Ok(())

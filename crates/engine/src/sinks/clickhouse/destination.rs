@@ -205,9 +205,7 @@ impl Known {
                 self.table = describe(&server.client, &name).await?.ok_or_else(|| vanished(&name.to_string()))?;
                 let key: Vec<String> = self.key.iter().map(|(source, _)| source.clone()).collect();
                 self.set_key(&key, naming)?;
-                if target.create {
-                    self.table = show(server, self.table.clone(), naming).await?;
-                }
+                self.table = show(server, self.table.clone(), naming, target.create).await?;
                 Ok(())
             }
         }
@@ -255,7 +253,7 @@ async fn open(
             return Err(error);
         }
     }
-    if target.create { show(server, table, naming).await } else { Ok(table) }
+    show(server, table, naming, target.create).await
 }
 
 async fn create(
@@ -331,16 +329,18 @@ pub(crate) async fn outranking(
     }))
 }
 
-/// Makes the view of the current rows, or makes it anew where the table's columns are not its.
+/// Makes the view of the current rows where that is allowed, and makes one that Settle made before
+/// anew where the table's columns are not its.
 ///
 /// Another instance may add a column between our look at the table and our statement; the look is
 /// repeated until the view shows what the table has.
-async fn show(server: &Server, mut table: Table, naming: &Naming<'_>) -> Result<Table, SinkError> {
+async fn show(server: &Server, mut table: Table, naming: &Naming<'_>, create: bool) -> Result<Table, SinkError> {
     let name = table.name.beside(VIEW_SUFFIX);
     let operation = format!("creating the view {name}");
     for _ in 0..5 {
         let columns = shown_columns(&table, naming);
         match describe(&server.client, &name).await? {
+            None if !create => return Ok(table),
             Some(view) if view.engine.name != "View" || !view.comment.starts_with("settle view ") => {
                 tracing::warn!(view = %name, "left as it is: it exists and was not made by settle");
                 return Ok(table);

@@ -4,7 +4,7 @@
 //! the `_current` view at once, in the parts after merges. Deletes are rows too (markers), so a
 //! late older row cannot resurrect what was deleted.
 //!
-//! Rooms: [`sink`] says what is done in which order; `server` is the server with its database,
+//! Rooms: `sink` says what is done in which order; `server` is the server with its database,
 //! `destination` the target tables, `meta` the places in the log; `rows` and `apply` bring a batch
 //! into blocks, `encode` and `buffer` blocks into bytes; `client` and `failure` speak HTTP.
 

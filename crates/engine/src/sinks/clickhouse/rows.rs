@@ -153,6 +153,21 @@ impl<'a> Rows<'a> {
         Ok(inferred.map(|inferred| ColumnType::nullable_text(inferred_type(inferred))))
     }
 
+    /// A column that is about to be added, and one of the table that its records do not carry: it
+    /// may be the same under another name. A column with a default of its own is none of the
+    /// source's.
+    pub(crate) fn looks_renamed<'k>(&self, known: &'k Known, naming: &Naming<'_>) -> Option<(&'k str, &str)> {
+        self.shapes.iter().find_map(|shape| {
+            let new = shape.slots.iter().position(|slot| *slot == Slot::Missing)?;
+            let (_, old) = known.table.columns.iter().enumerate().find(|(index, column)| {
+                let is_carried = shape.slots.contains(&Slot::Column(*index));
+                let is_key = known.key.iter().any(|(_, key)| key == index);
+                column.is_written && !column.has_default && !is_carried && !is_key && !naming.is_meta(&column.name)
+            })?;
+            Some((old.name.as_str(), &*shape.names[new]))
+        })
+    }
+
     /// Refuses values that the source did not send: what the destination holds is not looked up yet.
     pub(crate) fn refuse_unavailable(&self, known: &Known) -> Result<(), SinkError> {
         for read in &self.read {

@@ -102,7 +102,7 @@ impl Server {
             return Err(SinkError::new(FailureKind::Contract, operation, context));
         }
         self.client.run(operation, sql).await?;
-        tracing::info!(operation, "done");
+        tracing::info!("{operation}: done");
         Ok(())
     }
 }

@@ -28,9 +28,13 @@ impl ClickHouse {
     /// Checks the configuration; nothing is sent before [`Sink::open`].
     pub fn new(config: ClickHouseConfig, target: Target) -> Result<Self, SinkError> {
         let hard = target.tables.iter().find(|(_, rule)| rule.deletes == Some(Deletes::Hard));
-        if let Some((table, _)) = hard {
+        let section = match hard {
+            Some((table, _)) => Some(format!("[tables.\"{table}\"]")),
+            None => (target.deletes == Some(Deletes::Hard)).then(|| "[sink]".to_owned()),
+        };
+        if let Some(section) = section {
             let context = format!(
-                "deletes = \"hard\" in [tables.\"{table}\"]: ClickHouse keeps delete markers, so that a late older row cannot \
+                "deletes = \"hard\" in {section}: ClickHouse keeps delete markers, so that a late older row cannot \
                  resurrect a deleted one; remove it and read the `_current` view"
             );
             return Err(super::config::refused(context));

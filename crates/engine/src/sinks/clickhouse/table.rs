@@ -28,6 +28,8 @@ pub(crate) struct TableColumn {
     pub(crate) column_type: ColumnType,
     /// False for MATERIALIZED, ALIAS and EPHEMERAL columns: they are never listed in an insert.
     pub(crate) is_written: bool,
+    /// True where the table itself says what an absent value is.
+    pub(crate) has_default: bool,
     /// False for EPHEMERAL columns.
     pub(crate) is_read: bool,
     pub(crate) in_partition_key: bool,
@@ -141,6 +143,7 @@ pub(crate) async fn describe(client: &Client, name: &QualifiedName) -> Result<Op
     let column = |column: ColumnRow| TableColumn {
         name: column.name,
         column_type: ColumnType::parse(&column.column_type),
+        has_default: column.default_kind == "DEFAULT",
         is_written: matches!(column.default_kind.as_str(), "" | "DEFAULT"),
         is_read: column.default_kind != "EPHEMERAL",
         in_partition_key: column.in_partition_key == "1",

@@ -12,12 +12,11 @@ use super::ddl::{add_columns, modify_column};
 use super::names::{identifier, identifiers};
 use super::naming::Naming;
 use super::table::Table;
-use crate::finding::{Finding, Severity};
+use crate::finding::Finding;
 
 /// The findings that stop a run, as one error; none where a run may start.
 pub(crate) fn refusal(operation: &str, findings: &[Finding]) -> Option<SinkError> {
-    let grave: Vec<_> =
-        findings.iter().filter(|finding| finding.severity == Severity::Error).map(ToString::to_string).collect();
+    let grave: Vec<_> = findings.iter().filter(|finding| finding.is_error()).map(ToString::to_string).collect();
     (!grave.is_empty()).then(|| SinkError::new(FailureKind::Contract, operation, grave.join(". And: ")))
 }
 

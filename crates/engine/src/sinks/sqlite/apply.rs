@@ -21,6 +21,7 @@ use super::shape::{self, Shape};
 use super::validate::merges;
 use super::{meta, positions, table};
 use crate::config::target::{Deletes, Target};
+use crate::sinks::finding::Severity;
 use crate::sinks::plan::Plan;
 
 /// What the sink remembers between batches.
@@ -60,7 +61,10 @@ pub(super) fn apply(connection: &Connection, state: &mut State, batch: &Batch) -
             let mut findings = Vec::new();
             let prepared = prepare(connection, &state.target, rows, &mut findings)?;
             for finding in findings {
-                tracing::warn!("{finding}");
+                match finding.severity {
+                    Severity::Note => tracing::info!("{finding}"),
+                    Severity::Warning | Severity::Error => tracing::warn!("{finding}"),
+                }
             }
             state.tables.insert(rows.table.clone(), prepared);
         }

@@ -59,7 +59,9 @@ pub(super) enum Misfit {
     ReadsAsNumber,
     #[error("no number where the column is declared as one")]
     NoNumber,
-    #[error("a number of more than 15 digits would lose some of them in a NUMERIC column; make the column TEXT")]
+    #[error(
+        "a number of more than 15 digits, or one out of a float's range, has no place in a NUMERIC column; make the column TEXT"
+    )]
     TooManyDigits,
 }
 
@@ -116,10 +118,12 @@ fn number<'a>(text: Cow<'a, str>, storage: &Storage) -> Result<Bound<'a>, Misfit
     let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
     let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
     // The nearest float stands for any 15 digits. SQLite's own conversion may miss the nearest.
-    if digits.trim_matches('0').len() > 15 {
-        return Err(Misfit::TooManyDigits);
+    let digits = digits.trim_matches('0').len();
+    match text.parse::<f64>() {
+        Ok(number) if digits <= 15 && (number.is_normal() || digits == 0) => Ok(Bound::Real(number)),
+        Ok(_) => Err(Misfit::TooManyDigits),
+        Err(_) => Err(Misfit::NoNumber),
     }
-    text.parse().map(Bound::Real).map_err(|_| Misfit::NoNumber)
 }
 
 /// Whether SQLite takes this text for a number.

@@ -9,7 +9,7 @@ use settle_core::sink::SinkError;
 use super::config::SqliteConfig;
 use super::failure::{During, Outcome, contract};
 use super::prepared::prepare;
-use super::{connection, ddl, meta, name, table};
+use super::{connection, ddl, meta, name};
 use crate::config::target::{Deletes, Target};
 use crate::finding::Finding;
 use crate::sinks::plan::Plan;
@@ -35,14 +35,12 @@ fn look(config: &SqliteConfig, target: &Target, sample: &Batch, findings: &mut V
         connection
     } else {
         would_be_made(path)?;
-        findings.push(Finding::note(format!("{} does not exist and would be made", path.display())));
+        findings.push(Finding::note(format!("{} does not exist yet and is made", path.display())));
         Connection::open_in_memory().during(operation)?
     };
     let tried = connection.transaction_with_behavior(TransactionBehavior::Immediate).during(operation)?;
     meta::open(&tried)?;
     for rows in sample.tables() {
-        let plan = Plan::of(target, rows.table, Deletes::Hard);
-        let is_new = table::describe(&tried, &plan.table, |_| None)?.is_none();
         let mut own = Vec::new();
         let prepared = prepare(&tried, target, rows, &mut own);
         // The error of a refused table repeats its findings.
@@ -50,8 +48,6 @@ fn look(config: &SqliteConfig, target: &Target, sample: &Batch, findings: &mut V
             && !own.iter().any(Finding::is_error)
         {
             own.push(Finding::error(error.to_string(), ""));
-        } else if is_new && !own.iter().any(Finding::is_error) {
-            own.push(Finding::note(format!("table {} would be made", name::quoted(&plan.table))));
         }
         findings.append(&mut own);
     }

@@ -4,6 +4,9 @@
 //! SQLite stores by affinity, not by type. The words DATE, TIME, TIMESTAMP, BOOLEAN, DECIMAL are
 //! ours to read; the text that is stored under them survives their NUMERIC affinity because it
 //! reads as no number. A decimal does read as one, so new columns for decimals are TEXT.
+//!
+//! An unsigned 64-bit integer above 2^63 - 1 fits no INTEGER of SQLite: its row is refused. Such a
+//! column must be TEXT, which is what a new one for a `precise` unsigned bigint is.
 
 use settle_core::schema::{Inferred, SourceType};
 use settle_core::value::Kind;
@@ -76,7 +79,7 @@ impl Storage {
                 }
             }
             "BINARY" | "VARBINARY" | "BYTEA" => Kind::Bytes,
-            _ => match affinity {
+            _ => match meant.map_or(affinity, |meant| Affinity::of(meant, strict)) {
                 Affinity::Integer => Kind::Int { bits: 64, signed: true },
                 Affinity::Real => Kind::Float64,
                 Affinity::Blob if word.base == "ANY" || word.base.is_empty() => Kind::Any,
@@ -208,6 +211,7 @@ mod tests {
         let storage = Storage::of("TEXT", true, Some("NUMERIC(12,2)"));
         assert_eq!(storage.affinity, Affinity::Text);
         assert_eq!(storage.kind, Kind::Decimal { precision: 12, scale: 2 });
+        assert_eq!(Storage::of("TEXT", false, Some("BLOB")).kind, Kind::Bytes);
     }
 
     #[test]

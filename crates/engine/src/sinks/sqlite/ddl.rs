@@ -96,6 +96,7 @@ fn create(plan: &Plan, key: &Key, columns: &[NewColumn]) -> String {
         .collect();
     lines.extend(meta_columns(plan).iter().map(|meta| format!("  {}", meta.sql())));
     lines.push(format!("  PRIMARY KEY ({})", list(keys)));
+    // Not WITHOUT ROWID: measured with random keys, writes to it are two to three times slower.
     let options = if strict { " STRICT" } else { "" };
     format!("CREATE TABLE {} (\n{}\n){options}", quoted(&plan.table), lines.join(",\n"))
 }
@@ -147,9 +148,9 @@ pub(super) fn new_tombstones(table: &Description, key: &[&Column], plan: &Plan) 
         lines.push(format!("  {} INTEGER NOT NULL", quoted(&version)));
     }
     lines.push(format!("  PRIMARY KEY ({})", list(key.iter().map(|column| column.name.as_str()))));
-    let strict = if table.strict { ", STRICT" } else { "" };
+    let options = if table.strict { " STRICT" } else { "" };
     let name = quoted(&tombstones(&table.name));
-    format!("CREATE TABLE {name} (\n{}\n) WITHOUT ROWID{strict}", lines.join(",\n"))
+    format!("CREATE TABLE {name} (\n{}\n){options}", lines.join(",\n"))
 }
 
 /// The SQL that adds a column.

@@ -91,3 +91,42 @@ fn constraint(extended: i32, message: &str) -> String {
 pub(super) fn is_connection_lost(error: &SinkError) -> bool {
     matches!(error.kind, FailureKind::NotWritable | FailureKind::Denied | FailureKind::Unreachable | FailureKind::Bug)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::Error::SqliteFailure;
+
+    #[test]
+    fn every_code_has_the_kind_that_says_what_to_do() {
+        let kind = |code| of(SqliteFailure(ffi::Error::new(code), None), "write".into()).kind;
+        for (code, wanted) in [
+            (ffi::SQLITE_BUSY, FailureKind::Overloaded),
+            (ffi::SQLITE_LOCKED, FailureKind::Overloaded),
+            (ffi::SQLITE_NOMEM, FailureKind::Overloaded),
+            (ffi::SQLITE_FULL, FailureKind::NotWritable),
+            (ffi::SQLITE_READONLY, FailureKind::NotWritable),
+            (ffi::SQLITE_IOERR, FailureKind::NotWritable),
+            (ffi::SQLITE_PERM, FailureKind::Denied),
+            (ffi::SQLITE_CANTOPEN, FailureKind::Denied),
+            (ffi::SQLITE_CONSTRAINT, FailureKind::Row),
+            (ffi::SQLITE_MISMATCH, FailureKind::Row),
+            (ffi::SQLITE_TOOBIG, FailureKind::Row),
+            (ffi::SQLITE_CORRUPT, FailureKind::Contract),
+            (ffi::SQLITE_NOTADB, FailureKind::Contract),
+            (ffi::SQLITE_ERROR, FailureKind::Contract),
+            (ffi::SQLITE_INTERRUPT, FailureKind::Conflict),
+            (ffi::SQLITE_MISUSE, FailureKind::Bug),
+        ] {
+            assert_eq!(kind(code), wanted, "{code}");
+        }
+    }
+
+    #[test]
+    fn what_a_trigger_says_is_not_repeated() {
+        let raised = SqliteFailure(ffi::Error::new(ffi::SQLITE_CONSTRAINT_TRIGGER), Some("secret value".into()));
+        let error = of(raised, "write to \"t\"".into());
+        assert_eq!(error.to_string(), "write to \"t\": a trigger of the table refused the row");
+        assert!(!format!("{error:?}").contains("secret"));
+    }
+}

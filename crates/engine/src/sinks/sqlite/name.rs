@@ -22,6 +22,9 @@ pub(super) fn tombstones(table: &str) -> String {
 
 const TOMBSTONES: &str = "__tombstones";
 
+/// Tables of Settle, now or later.
+const OWN: [&str; 3] = ["settle_meta", "settle_positions", "settle_held"];
+
 /// Why a table cannot be written under this name.
 pub(super) fn refusal(table: &str) -> Option<&'static str> {
     let lower = table.to_ascii_lowercase();
@@ -29,8 +32,8 @@ pub(super) fn refusal(table: &str) -> Option<&'static str> {
         Some("a name must not be empty or hold a NUL character")
     } else if lower.starts_with("sqlite_") {
         Some("names that start with sqlite_ belong to SQLite")
-    } else if lower.starts_with("settle_") {
-        Some("names that start with settle_ belong to Settle")
+    } else if OWN.contains(&lower.as_str()) {
+        Some("Settle keeps its own places under this name")
     } else if lower.ends_with(TOMBSTONES) {
         Some("names that end in __tombstones hold the versions of deleted rows")
     } else {
@@ -53,6 +56,6 @@ mod tests {
         for name in ["", "a\0b", "sqlite_x", "SETTLE_META", "orders__Tombstones"] {
             assert!(refusal(name).is_some(), "{name}");
         }
-        assert_eq!(refusal("orders"), None);
+        assert_eq!(refusal("settle_orders"), None);
     }
 }

@@ -52,8 +52,8 @@ pub(super) struct KeyColumn {
     pub(super) at: usize,
 }
 
-/// Makes the table of these rows, or validates the one that is there. Findings that are no errors
-/// are left in `findings`; with errors among them the table is refused.
+/// Makes the table of these rows, or validates the one that is there. What was made and what may
+/// surprise is left in `findings`; with errors among them the table is refused.
 pub(super) fn prepare(
     connection: &Connection,
     target: &Target,
@@ -75,12 +75,13 @@ pub(super) fn prepare(
     let mut table = match describe(&plan.table)? {
         Some(table) => table,
         None => {
-            make(connection, target, &plan, rows)?;
+            findings.push(make(connection, target, &plan, rows)?);
             describe(&plan.table)?
                 .ok_or_else(|| contract(operation.as_str(), "the table is not there after it was made"))?
         }
     };
-    if complete_meta(connection, target, &plan, &table)? {
+    if let Some(completed) = complete_meta(connection, target, &plan, &table)? {
+        findings.push(completed);
         table = describe(&table.name)?.unwrap_or(table);
     }
     findings.extend(validate::target(&plan, &table, first.key(), rows.schema().map(Arc::as_ref)));
@@ -110,7 +111,7 @@ fn refuse_errors(operation: &str, findings: &[Finding]) -> Outcome<()> {
     if errors.is_empty() { Ok(()) } else { Err(contract(operation, errors.join(". Also: "))) }
 }
 
-fn make(connection: &Connection, target: &Target, plan: &Plan, rows: TableRows<'_>) -> Outcome<()> {
+fn make(connection: &Connection, target: &Target, plan: &Plan, rows: TableRows<'_>) -> Outcome<Finding> {
     let new = ddl::new_table(plan, target.evolution, rows)?;
     if !target.create {
         return Err(contract(
@@ -119,33 +120,30 @@ fn make(connection: &Connection, target: &Target, plan: &Plan, rows: TableRows<'
         ));
     }
     connection.execute_batch(&new.sql).during(|| format!("create table \"{}\"", plan.table))?;
-    if new.sampled {
-        tracing::info!(
-            table = plan.table,
-            sql = new.sql,
-            "created a table whose columns were told from the values seen"
-        );
-    } else {
-        tracing::info!(table = plan.table, sql = new.sql, "created a table");
-    }
-    Ok(())
+    let told = if new.sampled { ", its columns told from the values seen" } else { "" };
+    Ok(Finding::note(format!("table \"{}\" is made{told}: {}", plan.table, new.sql)))
 }
 
 /// Adds Settle's columns to a table that has no rows, where tables may be made and changed. A table
 /// with rows is its owner's: the statements are told instead.
-fn complete_meta(connection: &Connection, target: &Target, plan: &Plan, table: &Description) -> Outcome<bool> {
+fn complete_meta(
+    connection: &Connection,
+    target: &Target,
+    plan: &Plan,
+    table: &Description,
+) -> Outcome<Option<Finding>> {
     let missing = validate::missing_meta(plan, table);
     if missing.is_empty() || table.form != "table" || !target.create || target.evolution != Evolution::Add {
-        return Ok(false);
+        return Ok(None);
     }
     let operation = || format!("add Settle's columns to table \"{}\"", table.name);
     let any = format!("SELECT 1 FROM {} LIMIT 1", name::quoted(&table.name));
     if connection.prepare(&any).and_then(|mut select| select.exists([])).during(operation)? {
-        return Ok(false);
+        return Ok(None);
     }
     connection.execute_batch(&missing.join(";\n")).during(operation)?;
-    tracing::info!(table = table.name, sql = missing.join("; "), "added Settle's columns to an empty table");
-    Ok(true)
+    let added = missing.join("; ");
+    Ok(Some(Finding::note(format!("empty table \"{}\" gets Settle's columns: {added}", table.name))))
 }
 
 fn key_columns(plan: &Plan, table: &Description, key: &Key) -> Vec<KeyColumn> {

@@ -64,12 +64,8 @@ impl Sqlite {
         work: impl FnOnce(&Connection, &mut State) -> Result<T, SinkError>,
     ) -> Result<T, SinkError> {
         let result = self.try_transaction(what, work);
-        if let Err(error) = &result {
-            // What was made in the transaction is gone with it.
-            self.state.tables.clear();
-            if is_connection_lost(error) {
-                self.opened = None;
-            }
+        if result.as_ref().is_err_and(is_connection_lost) {
+            self.opened = None;
         }
         result
     }
@@ -81,24 +77,33 @@ impl Sqlite {
     ) -> Result<T, SinkError> {
         let Self { config, opened, file, state } = self;
         let operation = || format!("{what} {}", config.path.display());
-        if file.is_some() {
-            connection::still_the_same(&config.path, *file)?;
-        }
         let opened = match opened {
             Some(opened) => opened,
-            None => opened.insert(Opened { connection: connection::open(config)?, schema_version: 0 }),
+            None => {
+                // Not to make a new file where ours was.
+                if file.is_some() {
+                    connection::still_the_same(&config.path, *file)?;
+                }
+                opened.insert(Opened { connection: connection::open(config)?, schema_version: 0 })
+            }
         };
         *file = file.or_else(|| FileId::of(&config.path));
         let begun = opened.connection.transaction_with_behavior(TransactionBehavior::Immediate).during(operation)?;
         if schema_version(&begun).during(operation)? != opened.schema_version {
             state.tables.clear();
         }
-        let done = work(&begun, state)?;
-        let schema_version = schema_version(&begun).during(operation)?;
-        connection::still_the_same(&config.path, *file)?;
-        begun.commit().map_err(|error| failure::of(error, operation()).effect_unknown())?;
-        opened.schema_version = schema_version;
-        Ok(done)
+        let finished = work(&begun, state).and_then(|done| {
+            let schema_version = schema_version(&begun).during(operation)?;
+            connection::still_the_same(&config.path, *file)?;
+            begun.commit().map_err(|error| failure::of(error, operation()).effect_unknown())?;
+            opened.schema_version = schema_version;
+            Ok(done)
+        });
+        if finished.is_err() {
+            // What was made in the transaction is gone with it.
+            state.tables.clear();
+        }
+        finished
     }
 }
 

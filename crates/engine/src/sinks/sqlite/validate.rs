@@ -181,7 +181,7 @@ fn meta(plan: &Plan, shown: &str, table: &Description) -> Vec<Finding> {
             format!("run {}; rows that are there count as older than everything", missing.join("; ")),
         ));
     }
-    for name in [plan.version_hi(), plan.version_lo()] {
+    for name in [plan.version_hi(), plan.version_lo(), plan.meta.is_deleted.clone()] {
         let Some(column) = table.column(&name) else { continue };
         if column.generated || !column.not_null || column.storage.affinity != Affinity::Integer {
             findings.push(Finding::error(

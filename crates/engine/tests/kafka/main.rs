@@ -1,0 +1,11 @@
+//! The Kafka source against a real broker.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod ends;
+mod group;
+mod identity;
+mod outage;
+mod reading;
+mod refusals;
+mod stage;
+mod wire;
