@@ -22,7 +22,8 @@ fn cut_anywhere(records: &[&Record], cuts: &mut Seeded) -> Result<(), TestCaseEr
         if left == 0 {
             left = cuts.below(12);
             folding.cut();
-            prop_assert_eq!(&*folding.destination, &*plain.destination);
+            let agrees = folding.destination.agrees_with(plain.destination);
+            prop_assert!(agrees, "{:#?}\nbut one by one\n{:#?}", folding.destination, plain.destination);
         } else {
             left -= 1;
         }
@@ -30,7 +31,7 @@ fn cut_anywhere(records: &[&Record], cuts: &mut Seeded) -> Result<(), TestCaseEr
     let (folding, plain) = (folding.finish(), plain.finish());
     prop_assert_eq!(folding.read, plain.read);
     prop_assert_eq!(folding.placed(), plain.placed());
-    prop_assert_eq!(folded, one_by_one);
+    prop_assert!(folded.agrees_with(&one_by_one), "{folded:#?}\nbut one by one\n{one_by_one:#?}");
     Ok(())
 }
 

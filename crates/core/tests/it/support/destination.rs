@@ -85,6 +85,27 @@ impl Destination {
         true
     }
 
+    /// True if this is what `plain` is. Where that has a hole, a strict sink had stopped: a change
+    /// without its values, sent again behind a full snapshot, of a row that is deleted further on.
+    /// A batch may still hold the values then.
+    pub fn agrees_with(&self, plain: &Self) -> bool {
+        let columns_agree = |(name, json): (&String, &String), plain: &Columns| {
+            plain.get(name).is_some_and(|plain| plain == HOLE || plain == json)
+        };
+        let rows_agree = |(left, right): (&Stored, &Stored)| {
+            left.version == right.version
+                && match (&left.columns, &right.columns) {
+                    (Some(left), Some(right)) => {
+                        left.len() == right.len() && left.iter().all(|column| columns_agree(column, right))
+                    }
+                    (left, right) => left.is_none() && right.is_none(),
+                }
+        };
+        (&self.emptied, &self.floors) == (&plain.emptied, &plain.floors)
+            && self.rows.keys().eq(plain.rows.keys())
+            && self.rows.values().zip(plain.rows.values()).all(rows_agree)
+    }
+
     /// The row of a key, if the table has one.
     pub fn row(&self, table: &str, key: &str) -> Option<&Columns> {
         self.rows.get(&(table.to_owned(), canonical(key))).and_then(|stored| stored.columns.as_ref())

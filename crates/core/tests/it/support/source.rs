@@ -123,9 +123,11 @@ pub struct Source {
     rows: BTreeMap<u64, Row>,
     sessions: [Transaction; 2],
     log: Vec<Committed>,
-    /// Transactions before this one were streamed before the last full snapshot.
+    /// The connector does not go back behind this transaction: it has a full snapshot since.
     snapshot_at: usize,
-    /// Transactions sent since the connector has a position that it may go back to.
+    /// Where that snapshot was taken.
+    snapshot_lsn: u64,
+    /// The commit that was streamed last; none since the connector lost its offsets.
     last_commit: Option<u64>,
     partitions: Vec<Vec<Record>>,
 }
@@ -141,6 +143,7 @@ impl Source {
             sessions: Default::default(),
             log: Vec::new(),
             snapshot_at: 0,
+            snapshot_lsn: 0,
             last_commit: None,
             partitions: vec![Vec::new(); usize::try_from(PARTITIONS).unwrap()],
         };
@@ -250,6 +253,11 @@ impl Source {
         if self.sessions.iter().any(|session| !session.changes.is_empty()) {
             return;
         }
+        // Not covered by the version scheme, whose floors are known per partition: a truncate right
+        // behind a full snapshot and older commits, on a partition where the snapshot had no row.
+        if self.last_commit.is_some_and(|commit| commit < self.snapshot_lsn) {
+            return;
+        }
         self.rows.clear();
         let (lsn, commit_lsn, binlog) = (self.tick(), self.tick(), self.binlog);
         self.binlog.1 += 100;
@@ -325,7 +333,7 @@ impl Source {
 
     fn restart(&mut self, back: usize) {
         let now = self.tick();
-        self.last_commit = None;
+        (self.last_commit, self.snapshot_lsn) = (None, now);
         for (id, row) in self.rows.clone() {
             let sample = match self.kind {
                 Kind::Postgres => postgres("r", (None, now), Some(now)),
@@ -335,7 +343,11 @@ impl Source {
         }
         // MariaDB goes on at the snapshot's position; a PostgreSQL slot may be behind it.
         let back = if self.kind == Kind::MariaDb { 0 } else { back };
-        let from = self.log.len().saturating_sub(back);
+        // Nor is a truncate from before the snapshot: it is lifted on its partition, the rows behind
+        // it on theirs, or not.
+        let is_truncate = |committed: &Committed| matches!(committed, Committed::Truncate { .. });
+        let truncated = self.log.iter().rposition(is_truncate).map_or(0, |at| at + 1);
+        let from = self.log.len().saturating_sub(back).max(truncated);
         self.snapshot_at = from;
         (from..self.log.len()).for_each(|at| self.stream(at));
     }
