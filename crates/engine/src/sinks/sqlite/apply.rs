@@ -21,7 +21,7 @@ use super::shape::{self, Shape};
 use super::validate::merges;
 use super::{meta, positions, table};
 use crate::config::target::{Deletes, Target};
-use crate::sinks::finding::Severity;
+use crate::finding::Severity;
 use crate::sinks::plan::Plan;
 
 /// What the sink remembers between batches.
