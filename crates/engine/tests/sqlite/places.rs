@@ -28,6 +28,26 @@ fn floors_are_recorded_with_their_rows_and_given_back_for_their_partition() {
     assert_eq!(places.floors, [], "of the topic asked for");
 }
 
+#[test]
+fn a_groups_positions_move_with_its_rows_and_never_back() {
+    let log = Log::from("t", &[("c", 10, json!({"id": 1, "v": "a"})), ("c", 20, json!({"id": 2, "v": "bad"}))]);
+    let database = Database::new();
+    database.run("CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT CHECK (v <> 'bad'))");
+    let (mut sink, places) = database.open(target(), &log.records).unwrap();
+    assert_eq!(places.applied, []);
+    apply(&mut sink, &batch(&log.records[..1])).unwrap();
+    apply(&mut sink, &batch(&log.records[1..])).unwrap_err();
+    let known =
+        |places: settle_core::sink::Places| places.applied.into_iter().map(|(_, next)| next).collect::<Vec<_>>();
+    let (mut sink, places) = database.open(target(), &log.records).unwrap();
+    assert_eq!(known(places), [1], "the refused batch moved nothing");
+    database.run("UPDATE settle_positions SET next_offset = 7");
+    apply(&mut sink, &batch(&log.records[..1])).unwrap();
+    assert_eq!(known(database.open(target(), &log.records).unwrap().1), [7]);
+    database.run("UPDATE settle_positions SET consumer_group = 'another'");
+    assert!(known(database.open(target(), &log.records).unwrap().1).is_empty());
+}
+
 /// A transaction that was open while the snapshot was read: streamed behind it with a lower lsn.
 #[test]
 fn a_run_that_starts_behind_the_snapshot_gives_the_versions_of_one_that_read_it() {
