@@ -89,7 +89,8 @@ fn show(folder: &Path, keep: bool) -> Result<(), Failure> {
         }
         stage.compare()?;
     }
-    println!("\nThe tables as they are now:");
+    println!("\nThe tables as they are now (loyalty was added with a default, which re-sends nothing:");
+    println!("a row that was not touched since has no event that holds it, and is compared without it):");
     tables::print(&stage.database)?;
     Ok(())
 }
