@@ -208,8 +208,7 @@ impl Run {
         loop {
             let fed = self.line.feed(self.now_ms());
             while let Some(batch) = self.line.next_batch(self.now_ms()) {
-                let order = Order::Apply(Box::new(batch));
-                self.orders.send(order).await.map_err(|_| RunError::Bug("writer"))?;
+                self.hand_over(Order::Apply(Box::new(batch))).await?;
             }
             fed?;
             if !self.line.can_feed() {
@@ -220,6 +219,24 @@ impl Run {
         self.answer_revocations().await?;
         self.show();
         Ok(())
+    }
+
+    /// Hands work to the writer. One that has ended left the reason among its proofs.
+    async fn hand_over(&mut self, order: Order) -> Result<(), RunError> {
+        match self.orders.send(order).await {
+            Ok(()) => Ok(()),
+            Err(_) => Err(self.writer_failure().await),
+        }
+    }
+
+    /// Why the writer ended: it said so before it went.
+    async fn writer_failure(&mut self) -> RunError {
+        loop {
+            let applied = self.proofs.recv().await;
+            if let Err(error) = self.settle(applied) {
+                return error;
+            }
+        }
     }
 
     fn ended(&self) -> Option<&'static str> {
@@ -296,13 +313,16 @@ impl Run {
             parts.push(PlacedPartition { topic_id, partition: assignment.partition.clone() });
         }
         let (reply, mut answer) = oneshot::channel();
-        self.orders.send(Order::Open(parts, reply)).await.map_err(|_| RunError::Bug("writer"))?;
+        self.hand_over(Order::Open(parts, reply)).await?;
         // Batches in flight are proven meanwhile: the writer works in order, and its proofs have
         // bounded room.
         let places = loop {
             tokio::select! { biased;
                 () = self.shutdown.at_least(Request::Drain) => return Ok(()),
-                places = &mut answer => break places.map_err(|_| RunError::Bug("writer"))?.map_err(RunError::Sink)?,
+                places = &mut answer => match places {
+                    Ok(places) => break places.map_err(RunError::Sink)?,
+                    Err(_) => return Err(self.writer_failure().await),
+                },
                 applied = self.proofs.recv() => self.settle(applied)?,
             }
         };
@@ -340,8 +360,7 @@ impl Run {
         self.line.cut_soon();
         loop {
             while let Some(batch) = self.line.next_batch(self.now_ms()) {
-                let order = Order::Apply(Box::new(batch));
-                self.orders.send(order).await.map_err(|_| RunError::Bug("writer"))?;
+                self.hand_over(Order::Apply(Box::new(batch))).await?;
             }
             if self.line.is_idle() {
                 break;

@@ -227,3 +227,21 @@ async fn two_servers_in_one_table_are_refused_before_the_second_writes() {
     assert!(said.contains("rows of s/d and of s2/d"), "{said}");
     assert_eq!(told.offsets.last(), [(0, 3)]);
 }
+
+#[tokio::test]
+async fn a_destination_that_fails_while_a_stop_is_asked_for_is_what_the_run_reports() {
+    let mut told = Told::start(options());
+    told.sink.hold();
+    told.sink.fail(&[FailureKind::Contract]);
+    told.send(SourceEvent::Assigned(vec![assignment(0, 1)])).await;
+    told.send(SourceEvent::Records(chunk(0, 1, 0..3))).await;
+    told.sink.until_applying(1).await;
+    told.until_read(3).await;
+    // On one thread the writer ends before the run hears of the stop: the third record is handed
+    // to a writer that is gone.
+    told.sink.release();
+    told.stopper.ask();
+    let ended = told.ended().await;
+    assert!(matches!(ended.error, Some(RunError::Sink(_))), "{:?}", ended.error);
+    assert_eq!(told.offsets.committed(), []);
+}
