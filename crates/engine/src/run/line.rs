@@ -206,9 +206,10 @@ impl Line {
         !self.slots.is_empty() && self.slots.values().all(|slot| slot.reached)
     }
 
-    /// True if every partition held has ended.
+    /// True if every partition held has ended. Without any it is not known: those that were lost
+    /// in an outage come back unread.
     pub(super) fn all_ended(&self) -> bool {
-        self.all_fed() && self.slots.values().all(|slot| slot.ended)
+        self.all_fed() && !self.slots.is_empty() && self.slots.values().all(|slot| slot.ended)
     }
 
     /// Cut what is gathered, whatever its size.

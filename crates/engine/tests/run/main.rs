@@ -245,3 +245,18 @@ async fn a_destination_that_fails_while_a_stop_is_asked_for_is_what_the_run_repo
     assert!(matches!(ended.error, Some(RunError::Sink(_))), "{:?}", ended.error);
     assert_eq!(told.offsets.committed(), []);
 }
+
+#[tokio::test]
+async fn until_end_does_not_end_while_it_holds_no_partition() {
+    let mut told = Told::start(Options { until_end: true, ..options() });
+    told.send(SourceEvent::Assigned(vec![assignment(0, 1)])).await;
+    told.send(SourceEvent::Records(chunk(0, 1, 0..1))).await;
+    told.send(SourceEvent::Lost(vec![partition(0)])).await;
+    // It comes back after the outage, and only now is read to its end.
+    told.send(SourceEvent::Assigned(vec![assignment(0, 2)])).await;
+    told.send(SourceEvent::Records(chunk(0, 2, 0..4))).await;
+    told.send(told::end_of(0, 2, 4)).await;
+    let ended = told.ended().await;
+    assert_eq!((ended.report.ended.as_str(), ended.report.tally.read), ("end", 5));
+    assert_eq!(told.offsets.last(), [(0, 4)]);
+}
