@@ -16,10 +16,16 @@ const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 type Offsets = Vec<(Partition, Offset)>;
 
+/// A commit that the store is at.
+struct Running {
+    offsets: Offsets,
+    task: JoinHandle<Result<(), SourceError>>,
+}
+
 pub(super) struct Commits {
     store: Arc<dyn OffsetStore>,
     pending: BTreeMap<Partition, Offset>,
-    running: Option<JoinHandle<(Offsets, Result<(), SourceError>)>>,
+    running: Option<Running>,
     /// The store was away: not before this.
     retry_at: Option<Instant>,
     committed: BTreeMap<String, Offset>,
@@ -50,11 +56,9 @@ impl Commits {
             return;
         }
         let offsets: Offsets = std::mem::take(&mut self.pending).into_iter().collect();
-        let store = self.store.clone();
-        self.running = Some(tokio::spawn(async move {
-            let result = store.commit(&offsets).await;
-            (offsets, result)
-        }));
+        let (store, committing) = (self.store.clone(), offsets.clone());
+        let task = tokio::spawn(async move { store.commit(&committing).await });
+        self.running = Some(Running { offsets, task });
     }
 
     /// Waits for a commit to end; for ever where none is running. A store that is away is tried
@@ -68,9 +72,9 @@ impl Commits {
         let Some(running) = self.running.as_mut() else {
             return std::future::pending().await;
         };
-        let ended = running.await;
-        self.running = None;
-        let (offsets, result) = ended.map_err(|e| {
+        let ended = (&mut running.task).await;
+        let offsets = self.running.take().map(|running| running.offsets).unwrap_or_default();
+        let result = ended.map_err(|e| {
             SourceError::new(SourceFailure::Contract, format!("the commit of offsets ended without an answer ({e})"))
         })?;
         match result {
@@ -98,6 +102,12 @@ impl Commits {
             }
             self.next().await?;
         }
+    }
+
+    /// True if an offset of these partitions is not committed yet.
+    pub(super) fn holds(&self, partitions: &[Partition]) -> bool {
+        let running = self.running.iter().flat_map(|running| &running.offsets).map(|(partition, _)| partition);
+        self.pending.keys().chain(running).any(|partition| partitions.contains(partition))
     }
 
     /// Forgets what is pending for partitions that are not ours any more.

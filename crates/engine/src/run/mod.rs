@@ -216,7 +216,7 @@ impl Run {
             }
         }
         self.commits.start();
-        self.answer_revocations().await?;
+        self.answer_revocations();
         self.show();
         Ok(())
     }
@@ -335,23 +335,21 @@ impl Run {
         Ok(())
     }
 
-    /// Commits and lets go of revoked partitions whose batches are all proven.
-    async fn answer_revocations(&mut self) -> Result<(), RunError> {
-        while let Some(at) = self
-            .revoking
-            .iter()
-            .position(|revoking| revoking.done.is_closed() || self.line.is_settled(&revoking.partitions))
-        {
+    /// Lets go of revoked partitions. Nothing is waited for here: the loop must hear of a stop, and
+    /// of a source that gave the wait up.
+    fn answer_revocations(&mut self) {
+        while let Some(at) = self.revoking.iter().position(|revoking| self.may_go(revoking)) {
             let Revoking { partitions, done } = self.revoking.swap_remove(at);
-            if !done.is_closed() {
-                self.commits.finish().await.map_err(RunError::Source)?;
-            }
             self.line.drop_partitions(&partitions);
             self.commits.drop_partitions(&partitions);
             // A source that stopped waiting has gone on without the commit: the records come again.
             let _ = done.send(());
         }
-        Ok(())
+    }
+
+    /// True if everything of the partitions is proven and committed, or nobody waits for it.
+    fn may_go(&self, Revoking { partitions, done }: &Revoking) -> bool {
+        done.is_closed() || self.line.is_settled(partitions) && !self.commits.holds(partitions)
     }
 
     /// Makes what was read durable and commits it, within the drain's time.

@@ -260,3 +260,21 @@ async fn until_end_does_not_end_while_it_holds_no_partition() {
     assert_eq!((ended.report.ended.as_str(), ended.report.tally.read), ("end", 5));
     assert_eq!(told.offsets.last(), [(0, 4)]);
 }
+
+#[tokio::test]
+async fn a_stop_is_heard_while_a_revocation_waits_for_its_commit() {
+    let mut told = Told::start(Options { drain_timeout: Duration::from_millis(100), ..options() });
+    told.offsets.fail_times(u32::MAX);
+    told.send(SourceEvent::Assigned(vec![assignment(0, 1), assignment(1, 2)])).await;
+    told.send(SourceEvent::Records(chunk(0, 1, 0..2))).await;
+    told.until_read(2).await;
+    let done = told.revoke(&[0]).await;
+    // Taken in before the stop: the loop goes on while the commit is waited for.
+    told.send(SourceEvent::Records(chunk(1, 2, 0..2))).await;
+    told.until_read(4).await;
+    told.stopper.ask();
+    let ended = told.ended().await;
+    assert_eq!(ended.report.ended, "interrupted");
+    assert_eq!(told.offsets.committed(), []);
+    drop(done);
+}
