@@ -106,22 +106,34 @@ pub async fn run(
         progress: show.progress,
         report: Report::default(),
     };
-    let (why, mut error) = match run.flow().await {
+    let (mut why, mut error) = match run.flow().await {
         Ok(why) => (why, None),
         Err(error) => ("failed", Some(error)),
     };
-    let aborted = run.shutdown.request() == Request::Abort;
-    // A failed sink writes nothing more; anything else is drained before the end.
-    if !aborted
-        && !matches!(error, Some(RunError::Sink(_) | RunError::Bug(_)))
-        && let Err(while_draining) = run.drain().await
-    {
-        error.get_or_insert(while_draining);
+    // A run that came to its end is done when its work is, however long that takes: the deadline
+    // for what is away holds here too, and a request to stop.
+    let limit = (error.is_some() || why == INTERRUPTED).then(|| run.drain_limit());
+    let ended = match &error {
+        _ if run.shutdown.request() == Request::Abort => Ok(Drained::CutShort),
+        // A failed sink writes nothing more; what it wrote before is committed.
+        Some(RunError::Sink(_) | RunError::Bug(_)) => run.commit_all(limit).await,
+        _ => run.drain(limit).await,
+    };
+    match ended {
+        Ok(Drained::CutShort) if error.is_none() => why = INTERRUPTED,
+        Ok(_) => {}
+        Err(while_draining) => {
+            why = "failed";
+            error.get_or_insert(while_draining);
+        }
     }
     let report = run.finish(why).await;
     writer.abort();
     Ended { report, error }
 }
+
+/// Why a run ended that was asked to.
+const INTERRUPTED: &str = "interrupted";
 
 /// What happened.
 enum Happened {
@@ -132,6 +144,13 @@ enum Happened {
     Due,
     Idle,
     Away,
+}
+
+/// How a drain ended.
+enum Drained {
+    Whole,
+    /// What is left will be delivered again.
+    CutShort,
 }
 
 struct Revoking {
@@ -167,7 +186,7 @@ impl Run {
                 return Ok(why);
             }
             match self.next().await {
-                Happened::Stop => return Ok("interrupted"),
+                Happened::Stop => return Ok(INTERRUPTED),
                 Happened::Proof(applied) => self.settle(applied)?,
                 Happened::Committed(result) => result.map_err(RunError::Source)?,
                 Happened::Source(event) => self.on_source(event).await?,
@@ -352,32 +371,57 @@ impl Run {
         done.is_closed() || self.line.is_settled(partitions) && !self.commits.holds(partitions)
     }
 
-    /// Makes what was read durable and commits it, within the drain's time.
-    async fn drain(&mut self) -> Result<(), RunError> {
-        let until = Instant::now() + self.options.drain_timeout;
+    fn drain_limit(&self) -> Instant {
+        Instant::now() + self.options.drain_timeout
+    }
+
+    /// Makes what was read durable and commits it. Without a limit, a request to stop sets one.
+    async fn drain(&mut self, mut limit: Option<Instant>) -> Result<Drained, RunError> {
         self.line.cut_soon();
         loop {
             while let Some(batch) = self.line.next_batch(self.now_ms()) {
                 self.hand_over(Order::Apply(Box::new(batch))).await?;
             }
             if self.line.is_idle() {
-                break;
+                return self.commit_all(limit).await;
             }
+            let cuts_short = if limit.is_some() { Request::Abort } else { Request::Drain };
             tokio::select! { biased;
-                () = self.shutdown.at_least(Request::Abort) => return Ok(()),
+                () = self.shutdown.at_least(cuts_short) => match limit {
+                    Some(_) => return Ok(Drained::CutShort),
+                    None => limit = Some(self.drain_limit()),
+                },
                 applied = self.proofs.recv() => self.settle(applied)?,
-                () = tokio::time::sleep_until(until) => {
+                () = at(limit) => {
                     tracing::warn!("the drain took too long; what is in flight will be delivered again");
-                    return Ok(());
+                    return Ok(Drained::CutShort);
                 }
             }
         }
-        tokio::select! { biased;
-            () = self.shutdown.at_least(Request::Abort) => Ok(()),
-            committed = self.commits.finish() => committed.map_err(RunError::Source),
-            () = tokio::time::sleep_until(until) => {
-                tracing::warn!("offsets could not be committed in time; what they cover will be delivered again");
-                Ok(())
+    }
+
+    /// Commits what is durable. Without a limit, a request to stop sets one.
+    async fn commit_all(&mut self, mut limit: Option<Instant>) -> Result<Drained, RunError> {
+        let deadline = self.options.deadline.map(|deadline| Instant::now() + deadline);
+        loop {
+            let cuts_short = if limit.is_some() { Request::Abort } else { Request::Drain };
+            tokio::select! { biased;
+                () = self.shutdown.at_least(cuts_short) => match limit {
+                    Some(_) => return Ok(Drained::CutShort),
+                    None => limit = Some(self.drain_limit()),
+                },
+                committed = self.commits.finish() => {
+                    return committed.map(|()| Drained::Whole).map_err(RunError::Source);
+                }
+                () = at(limit) => {
+                    tracing::warn!("offsets could not be committed in time; what they cover will be delivered again");
+                    return Ok(Drained::CutShort);
+                }
+                () = at(deadline), if limit.is_none() => {
+                    let message = "offsets could not be committed by the deadline; what they cover is durable and will \
+                                   be delivered again: see that the source can be reached, and start again";
+                    return Err(RunError::Source(SourceError::new(SourceFailure::Unreachable, message)));
+                }
             }
         }
     }

@@ -247,6 +247,46 @@ async fn a_destination_that_fails_while_a_stop_is_asked_for_is_what_the_run_repo
 }
 
 #[tokio::test]
+async fn a_run_that_has_reached_its_end_waits_for_the_destination_however_short_the_drain() {
+    let mut told = Told::start(Options { until_end: true, drain_timeout: Duration::from_millis(50), ..options() });
+    told.sink.hold();
+    told.send(SourceEvent::Assigned(vec![assignment(0, 1)])).await;
+    told.send(SourceEvent::Records(chunk(0, 1, 0..2))).await;
+    told.send(told::end_of(0, 1, 2)).await;
+    told.sink.until_applying(1).await;
+    assert!(!told.has_ended_within(Duration::from_millis(300)).await, "nothing is durable yet");
+    told.sink.release();
+    let ended = told.ended().await;
+    assert_eq!((ended.report.ended.as_str(), ended.report.unsettled), ("end", 0));
+    assert_eq!(told.offsets.last(), [(0, 2)]);
+}
+
+#[tokio::test]
+async fn a_stop_that_cuts_the_last_drain_short_is_told() {
+    let mut told = Told::start(Options { until_end: true, drain_timeout: Duration::from_millis(50), ..options() });
+    told.sink.hold();
+    told.send(SourceEvent::Assigned(vec![assignment(0, 1)])).await;
+    told.send(SourceEvent::Records(chunk(0, 1, 0..2))).await;
+    told.send(told::end_of(0, 1, 2)).await;
+    told.sink.until_applying(1).await;
+    told.stopper.ask();
+    let ended = told.ended().await;
+    assert_eq!((ended.report.ended.as_str(), ended.report.unsettled), ("interrupted", 2));
+}
+
+#[tokio::test]
+async fn a_bounded_run_whose_offsets_cannot_be_committed_by_the_deadline_has_failed() {
+    let deadline = Some(Duration::from_millis(200));
+    let mut told = Told::start(Options { until_end: true, deadline, ..options() });
+    told.offsets.fail_times(u32::MAX);
+    told.send(SourceEvent::Assigned(vec![assignment(0, 1)])).await;
+    told.send(SourceEvent::Records(chunk(0, 1, 0..2))).await;
+    told.send(told::end_of(0, 1, 2)).await;
+    let ended = told.ended().await;
+    assert!(matches!(ended.error, Some(RunError::Source(_))), "{:?}", ended.error);
+}
+
+#[tokio::test]
 async fn until_end_does_not_end_while_it_holds_no_partition() {
     let mut told = Told::start(Options { until_end: true, ..options() });
     told.send(SourceEvent::Assigned(vec![assignment(0, 1)])).await;
@@ -277,4 +317,18 @@ async fn a_stop_is_heard_while_a_revocation_waits_for_its_commit() {
     assert_eq!(ended.report.ended, "interrupted");
     assert_eq!(told.offsets.committed(), []);
     drop(done);
+}
+
+#[tokio::test]
+async fn what_was_durable_before_the_destination_failed_is_committed() {
+    let mut told = Told::start(options());
+    told.offsets.fail_times(1);
+    told.send(SourceEvent::Assigned(vec![assignment(0, 1)])).await;
+    told.send(SourceEvent::Records(chunk(0, 1, 0..2))).await;
+    told.until_placed(2).await;
+    told.sink.fail(&[FailureKind::Contract]);
+    told.send(SourceEvent::Records(chunk(0, 1, 2..4))).await;
+    let ended = told.ended().await;
+    assert!(matches!(ended.error, Some(RunError::Sink(_))), "{:?}", ended.error);
+    assert_eq!(told.offsets.last(), [(0, 2)]);
 }

@@ -60,6 +60,22 @@ impl Told {
         tokio::time::timeout(LIMIT, read).await.expect("read in time").unwrap();
     }
 
+    /// Waits until this many records have their place.
+    pub async fn until_placed(&mut self, count: u64) {
+        let placed = self.watch.progress.wait_for(|progress| progress.tally.placed() >= count);
+        tokio::time::timeout(LIMIT, placed).await.expect("placed in time").unwrap();
+    }
+
+    /// Whether the run ends by itself within `time`.
+    pub async fn has_ended_within(&mut self, time: Duration) -> bool {
+        let task = self.task.as_mut().expect("one end");
+        tokio::select! {
+            biased;
+            _ = &mut *task => true,
+            () = tokio::time::sleep(time) => false,
+        }
+    }
+
     /// Ends the source and waits for the run.
     pub async fn end(&mut self) -> Ended {
         self.send(SourceEvent::Ended).await;
