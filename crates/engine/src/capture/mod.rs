@@ -100,23 +100,17 @@ impl From<SourceError> for Stop {
 }
 
 fn read_all(config: &CaptureConfig, files: &[Arc<OffsetFile>], events: &Sender<SourceEvent>) -> Result<(), Stop> {
-    let mut owners: HashMap<Arc<str>, String> = HashMap::new();
     if files.is_empty() {
         let mut reader = Reader::new("standard input".to_owned(), config, None, events);
-        reader.read(&mut std::io::stdin().lock())?;
+        return reader.read(&mut std::io::stdin().lock());
     }
+    let mut owners: HashMap<Arc<str>, String> = HashMap::new();
     for (path, offsets) in config.paths.iter().zip(files) {
         let name = path.display().to_string();
         let mut reader = Reader::new(name.clone(), config, Some(offsets.clone()), events);
+        reader.elsewhere.clone_from(&owners);
         reader.read(&mut open(path)?)?;
-        for topic in reader.topics.into_keys() {
-            if let Some(other) = owners.insert(topic.clone(), name.clone()) {
-                let message = format!(
-                    "topic {topic} is in two captures, {other} and {name}: a topic is one log, so read them in two runs or join the files"
-                );
-                return Err(SourceError::new(SourceFailure::Contract, message).into());
-            }
-        }
+        owners.extend(reader.topics.into_keys().map(|topic| (topic, name.clone())));
     }
     Ok(())
 }
@@ -146,6 +140,8 @@ struct Reader<'a> {
     offsets: Option<Arc<OffsetFile>>,
     events: &'a Sender<SourceEvent>,
     topics: HashMap<Arc<str>, TopicId>,
+    /// Topics of the captures before, with the capture that has them.
+    elsewhere: HashMap<Arc<str>, String>,
     next: HashMap<Partition, Offset>,
     chunk: Vec<Record>,
     chunk_bytes: usize,
@@ -158,8 +154,8 @@ impl<'a> Reader<'a> {
         offsets: Option<Arc<OffsetFile>>,
         events: &'a Sender<SourceEvent>,
     ) -> Self {
-        let (topics, next) = (HashMap::new(), HashMap::new());
-        Self { name, config, offsets, events, topics, next, chunk: Vec::new(), chunk_bytes: 0 }
+        let (topics, elsewhere, next) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { name, config, offsets, events, topics, elsewhere, next, chunk: Vec::new(), chunk_bytes: 0 }
     }
 
     fn read(&mut self, input: &mut dyn BufRead) -> Result<(), Stop> {
@@ -183,6 +179,15 @@ impl<'a> Reader<'a> {
 
     fn take(&mut self, record: Record, text: &str) -> Result<(), Stop> {
         let topic = record.partition.topic.clone();
+        // Before any of its records is delivered: they would be read as a second life of the log.
+        if let Some(other) = self.elsewhere.get(&topic) {
+            let message = format!(
+                "topic {topic} is in two captures, {other} and {}: a topic is one log, so read them in two runs or join \
+                 the files",
+                self.name
+            );
+            return Err(SourceError::new(SourceFailure::Contract, message).into());
+        }
         let topic_id = *self
             .topics
             .entry(topic.clone())
@@ -249,3 +254,6 @@ impl OffsetStore for CaptureOffsets {
         Box::pin(async {})
     }
 }
+
+#[cfg(test)]
+mod tests;
