@@ -97,10 +97,9 @@ pub async fn run(
         shutdown,
         options,
         started,
-        last_record: started,
+        quiet_since: started,
         away_since: None,
         revoking: Vec::new(),
-        any_assigned: false,
         caught_up: false,
         source_ended: false,
         progress: show.progress,
@@ -167,10 +166,10 @@ struct Run {
     shutdown: Shutdown,
     options: Options,
     started: Instant,
-    last_record: Instant,
+    /// Since when no record came though one could have.
+    quiet_since: Instant,
     away_since: Option<(Instant, SourceError)>,
     revoking: Vec<Revoking>,
-    any_assigned: bool,
     caught_up: bool,
     source_ended: bool,
     progress: watch::Sender<progress::Progress>,
@@ -204,7 +203,9 @@ impl Run {
     /// proofs free room and answer revocations; commits follow proofs; new records come last.
     async fn next(&mut self) -> Happened {
         let due = self.line.due_at_ms().map(|ms| self.started + Duration::from_millis(ms));
-        let idle = self.options.idle_timeout.map(|timeout| self.last_record + timeout);
+        // A source that is away is not idle.
+        let idle = self.options.idle_timeout.filter(|_| self.away_since.is_none());
+        let idle = idle.map(|timeout| self.quiet_since + timeout);
         let away = match (&self.away_since, self.options.deadline) {
             (Some((since, _)), Some(deadline)) => Some(*since + deadline),
             _ => None,
@@ -262,7 +263,7 @@ impl Run {
         if self.line.has_enough() {
             return Some("max-messages");
         }
-        let bounded = self.options.until_end && self.any_assigned && self.line.all_ended();
+        let bounded = self.options.until_end && self.line.all_ended();
         (bounded || (self.source_ended && self.line.all_fed())).then_some("end")
     }
 
@@ -277,7 +278,7 @@ impl Run {
     async fn on_source(&mut self, event: Option<SourceEvent>) -> Result<(), RunError> {
         match event {
             Some(SourceEvent::Records(chunk)) => {
-                self.last_record = Instant::now();
+                self.quiet_since = Instant::now();
                 self.line.queue(chunk);
             }
             Some(SourceEvent::Assigned(assignments)) => self.assign(assignments).await?,
@@ -308,7 +309,10 @@ impl Run {
                     self.away_since = Some((Instant::now(), error));
                 }
             }
-            Some(SourceEvent::Back) => self.away_since = None,
+            Some(SourceEvent::Back) => {
+                self.away_since = None;
+                self.quiet_since = Instant::now();
+            }
             Some(SourceEvent::Failed(error)) => return Err(RunError::Source(error)),
             Some(SourceEvent::Ended) => self.source_ended = true,
             None => return Err(RunError::Bug("source")),
@@ -346,8 +350,8 @@ impl Run {
             }
         };
         self.report.assigned += assignments.len() as u64;
-        self.any_assigned = true;
         self.away_since = None;
+        self.quiet_since = Instant::now();
         tracing::info!(partitions = assignments.len(), "partitions assigned");
         self.line.assign(assignments, &places);
         self.caught_up = false;

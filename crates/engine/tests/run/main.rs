@@ -8,7 +8,7 @@ use std::time::Duration;
 use settle_core::fold::Limits;
 use settle_core::sink::FailureKind;
 use settle_engine::run::{Options, RunError};
-use settle_engine::source::SourceEvent;
+use settle_engine::source::{SourceError, SourceEvent, SourceFailure};
 
 use told::{Told, assignment, chunk, partition};
 
@@ -331,4 +331,14 @@ async fn what_was_durable_before_the_destination_failed_is_committed() {
     let ended = told.ended().await;
     assert!(matches!(ended.error, Some(RunError::Sink(_))), "{:?}", ended.error);
     assert_eq!(told.offsets.last(), [(0, 2)]);
+}
+
+#[tokio::test]
+async fn a_source_that_is_away_is_not_idle() {
+    let idle_timeout = Some(Duration::from_millis(50));
+    let deadline = Some(Duration::from_millis(300));
+    let mut told = Told::start(Options { idle_timeout, deadline, ..options() });
+    told.send(SourceEvent::Away(SourceError::new(SourceFailure::Unreachable, "told to be away"))).await;
+    let ended = told.ended().await;
+    assert!(matches!(ended.error, Some(RunError::Source(_))), "ended as {}", ended.report.ended);
 }
