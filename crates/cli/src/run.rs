@@ -22,8 +22,11 @@ pub fn execute(path: &Path, args: &RunArgs) -> Exit {
         Ok(config) => config,
         Err(error) => return fail(Exit::Usage, &error),
     };
-    if let Some(group) = &args.group {
-        config.source.group.clone_from(group);
+    if let Some(group) = &args.group
+        && let Err(problem) = config.source.set_group(group)
+    {
+        eprintln!("settle: --{problem}");
+        return Exit::Usage;
     }
     exit::block_on(run(config, args)).unwrap_or_else(|error| fail(Exit::Bug, &error))
 }

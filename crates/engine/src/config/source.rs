@@ -54,6 +54,25 @@ pub enum Origin {
     },
 }
 
+impl SourceConfig {
+    /// Reads as another group, for a replay beside the pipeline's own progress.
+    pub fn set_group(&mut self, group: &str) -> Result<(), String> {
+        self.group = checked_group(group)?;
+        Ok(())
+    }
+}
+
+/// A capture's offsets file carries the group in its name.
+fn checked_group(group: &str) -> Result<String, String> {
+    if group.is_empty() {
+        return Err("group is empty: name the consumer group whose progress this is".to_owned());
+    }
+    if group.contains(['/', '\0', '\n']) {
+        return Err("group must not contain a slash or a line break".to_owned());
+    }
+    Ok(group.to_owned())
+}
+
 pub(crate) fn check(raw: &raw::Source, base: &Path) -> Result<SourceConfig, String> {
     let kafka_only = [
         ("brokers", raw.brokers.is_some()),
@@ -87,12 +106,9 @@ pub(crate) fn check(raw: &raw::Source, base: &Path) -> Result<SourceConfig, Stri
         (None, Origin::File { .. } | Origin::Stdin { .. }) => "settle".to_owned(),
         _ => return Err("[source] group is missing: name the consumer group whose progress this is".to_owned()),
     };
-    if group.contains(['/', '\0', '\n']) {
-        return Err("[source] group must not contain a slash or a line break".to_owned());
-    }
     Ok(SourceConfig {
         origin,
-        group,
+        group: checked_group(&group).map_err(|problem| format!("[source] {problem}"))?,
         lone_tombstones: choice(
             "[source] lone_tombstones",
             raw.lone_tombstones.as_deref(),
@@ -194,5 +210,21 @@ pub(super) fn scalar(value: &toml::Value) -> Option<String> {
         toml::Value::Float(number) => Some(number.to_string()),
         toml::Value::Boolean(flag) => Some(flag.to_string()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_given_later_is_checked_as_one_in_the_file_is() {
+        let file = "[source]\nkind = \"file\"\npath = \"a.jsonl\"\n[sink]\nkind = \"sqlite\"\npath = \"a.db\"\n";
+        let mut source = super::super::Config::parse(file, "settle.toml", Path::new("")).unwrap().source;
+        source.set_group("replay-1").unwrap();
+        assert_eq!(source.group, "replay-1");
+        assert!(source.set_group("../elsewhere").unwrap_err().contains("slash"));
+        assert!(source.set_group("").unwrap_err().contains("empty"));
+        assert_eq!(source.group, "replay-1");
     }
 }
