@@ -48,7 +48,8 @@ pub struct Options {
     pub drain_timeout: Duration,
 }
 
-/// Why a run failed. Everything before the failure is durable and committed.
+/// Why a run failed. What came before the record, or the batch, at fault is durable; it is committed
+/// too unless the source itself is what failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The source.

@@ -69,11 +69,7 @@ impl Told {
     /// Whether the run ends by itself within `time`.
     pub async fn has_ended_within(&mut self, time: Duration) -> bool {
         let task = self.task.as_mut().expect("one end");
-        tokio::select! {
-            biased;
-            _ = &mut *task => true,
-            () = tokio::time::sleep(time) => false,
-        }
+        tokio::time::timeout(time, task).await.is_ok()
     }
 
     /// Ends the source and waits for the run.
