@@ -102,12 +102,13 @@ impl From<SourceError> for Stop {
 fn read_all(config: &CaptureConfig, files: &[Arc<OffsetFile>], events: &Sender<SourceEvent>) -> Result<(), Stop> {
     let mut owners: HashMap<Arc<str>, String> = HashMap::new();
     if files.is_empty() {
-        let mut reader = Reader::new("standard input".to_owned(), config, None, events);
+        let mut reader = Reader::new("standard input".to_owned(), config, None, events, None);
         reader.read(&mut std::io::stdin().lock())?;
     }
     for (path, offsets) in config.paths.iter().zip(files) {
         let name = path.display().to_string();
-        let mut reader = Reader::new(name.clone(), config, Some(offsets.clone()), events);
+        let earlier = owners.keys().next().cloned();
+        let mut reader = Reader::new(name.clone(), config, Some(offsets.clone()), events, earlier);
         reader.read(&mut open(path)?)?;
         for topic in reader.topics.into_keys() {
             if let Some(other) = owners.insert(topic.clone(), name.clone()) {
@@ -146,6 +147,8 @@ struct Reader<'a> {
     offsets: Option<Arc<OffsetFile>>,
     events: &'a Sender<SourceEvent>,
     topics: HashMap<Arc<str>, TopicId>,
+    /// A topic of an earlier capture of the run, if there is one.
+    earlier: Option<Arc<str>>,
     next: HashMap<Partition, Offset>,
     chunk: Vec<Record>,
     chunk_bytes: usize,
@@ -157,9 +160,10 @@ impl<'a> Reader<'a> {
         config: &'a CaptureConfig,
         offsets: Option<Arc<OffsetFile>>,
         events: &'a Sender<SourceEvent>,
+        earlier: Option<Arc<str>>,
     ) -> Self {
         let (topics, next) = (HashMap::new(), HashMap::new());
-        Self { name, config, offsets, events, topics, next, chunk: Vec::new(), chunk_bytes: 0 }
+        Self { name, config, offsets, events, topics, earlier, next, chunk: Vec::new(), chunk_bytes: 0 }
     }
 
     fn read(&mut self, input: &mut dyn BufRead) -> Result<(), Stop> {
@@ -182,11 +186,7 @@ impl<'a> Reader<'a> {
     }
 
     fn take(&mut self, record: Record, text: &str) -> Result<(), Stop> {
-        let topic = record.partition.topic.clone();
-        let topic_id = *self
-            .topics
-            .entry(topic.clone())
-            .or_insert_with(|| self.config.topic_id.unwrap_or_else(|| TopicId::of_first_line(&topic, text.as_bytes())));
+        let topic_id = self.topic_id(&record.partition.topic, text)?;
         let next = match self.next.get(&record.partition) {
             Some(&next) => next,
             None => self.assign(&record, topic_id)?,
@@ -203,6 +203,28 @@ impl<'a> Reader<'a> {
         self.chunk_bytes += record.size();
         self.chunk.push(record);
         Ok(())
+    }
+
+    /// The id of the log that a topic is: places of two logs must never be taken for one.
+    fn topic_id(&mut self, topic: &Arc<str>, text: &str) -> Result<TopicId, Stop> {
+        if let Some(known) = self.topics.get(topic) {
+            return Ok(*known);
+        }
+        let other = self.topics.keys().next().or(self.earlier.as_ref());
+        let id = match (self.config.topic_id, other) {
+            (Some(_), Some(other)) => {
+                let message = format!(
+                    "{} holds {topic} beside {other}, and [source] topic_id is the identity of one log; read one topic \
+                     a run ([source] topics), or leave topic_id out",
+                    self.name
+                );
+                return Err(SourceError::new(SourceFailure::Contract, message).into());
+            }
+            (Some(id), None) => id,
+            (None, _) => TopicId::of_first_line(topic, text.as_bytes()),
+        };
+        self.topics.insert(topic.clone(), id);
+        Ok(id)
     }
 
     /// The first record of a partition: it is ours from where the group stands.
