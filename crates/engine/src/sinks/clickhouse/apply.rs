@@ -130,7 +130,27 @@ impl Encoder<'_, '_> {
         let table = &known.table.name;
         let statement =
             format!("INSERT INTO {table} ({}) FORMAT ArrowStream", identifiers(names.iter().map(String::as_str)));
-        self.server.client.insert(&format!("inserting into {table}"), &statement, body).await
+        let sent = self.server.client.insert(&format!("inserting into {table}"), &statement, body).await;
+        sent.map_err(|error| self.with_places(error, rows))
+    }
+
+    /// The server does not say which row of a block it refused: only these can be.
+    fn with_places(&self, mut error: SinkError, rows: &[usize]) -> SinkError {
+        let place = |row: &usize| self.rows.read[*row].row.change().place();
+        if error.kind == FailureKind::Row
+            && let (Some(first), Some(last)) = (rows.first(), rows.last())
+        {
+            error.context = match rows.len() {
+                1 => format!("record {}: {}", place(first), error.context),
+                many => format!(
+                    "one of {many} rows, from record {} to {}: {}; [batch] max_rows = 1 tells which",
+                    place(first),
+                    place(last),
+                    error.context
+                ),
+            };
+        }
+        error
     }
 
     /// The names of the block's columns, and its bytes.
@@ -143,8 +163,11 @@ impl Encoder<'_, '_> {
         let mut writers = Vec::with_capacity(indexes.len());
         for &index in &indexes {
             let column = &known.table.columns[index];
-            let writer = ColumnWriter::new(&column.column_type, self.server.calendar)
+            let mut writer = ColumnWriter::new(&column.column_type, self.server.calendar)
                 .map_err(|error| self.unwritable(known, index, &error))?;
+            if self.naming.holds_bytes(&column.name) {
+                writer.read_bytes();
+            }
             writers.push(writer);
         }
         let keys = known.key.len();
@@ -222,8 +245,10 @@ impl Encoder<'_, '_> {
     }
 
     fn origin(&self, name: &str, hint: usize) -> Origin<'_> {
-        // No column of ClickHouse says that it holds bytes rather than text; a schema's `bytes` does.
-        Origin::of(self.schema.and_then(|schema| schema.field(name, hint)), self.conventions, &Kind::Text)
+        // A String holds text unless the schema says `bytes`, or the declared type does.
+        let is_bytes = self.naming.target(name, true).is_some_and(|target| self.naming.holds_bytes(target));
+        let kind = if is_bytes { Kind::Bytes } else { Kind::Text };
+        Origin::of(self.schema.and_then(|schema| schema.field(name, hint)), self.conventions, &kind)
     }
 
     /// Beside each shape's columns: where their types are known from.
