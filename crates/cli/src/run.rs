@@ -61,6 +61,10 @@ async fn run(config: Config, args: &RunArgs) -> Exit {
     let Ended { report, error } = run::run(source, sink, config.target, options, show, shutdown).await;
     shown.abort();
     report::print(&report, guarantee, args.report);
+    if !report.is_sound() {
+        eprintln!("settle: an invariant of settle does not hold (see the report); please report this bug with it");
+        return Exit::Bug;
+    }
     match error {
         Some(error) => fail(exit::of_run(&error), &error),
         None if report.ended == "interrupted" => Exit::Interrupted,
