@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::change::{Change, Control, Event, Lineage, Op, TableName, Truncate};
 use crate::debezium::connect::SchemaCache;
 use crate::debezium::envelope;
@@ -49,6 +51,8 @@ pub struct Lane {
     lineage: Option<Arc<Lineage>>,
     key: Option<Key>,
     deleted: VecDeque<Key>,
+    /// Keys of refused records that were no keys, to the byte: their tombstones say nothing more.
+    unreadable: VecDeque<Bytes>,
     started: bool,
 }
 
@@ -66,6 +70,7 @@ impl Lane {
             lineage: None,
             key: None,
             deleted: VecDeque::new(),
+            unreadable: VecDeque::new(),
             started: false,
         }
     }
@@ -127,9 +132,15 @@ impl Lane {
                 Ok(Fed { event, floor })
             }
             Shape::Row { op, after, source, schema } => {
-                let key = self.key(record.key.as_deref())?;
+                let key = match self.key(record.key.as_deref()) {
+                    Ok(key) => key,
+                    Err(reason) => {
+                        self.remember_possible_delete(&record);
+                        return Err(reason);
+                    }
+                };
                 if op == Op::Delete {
-                    self.remember_delete(&key);
+                    remember(&mut self.deleted, key.clone());
                 }
                 let schema = schema.map(|text| self.schemas.row_of_envelope(text)).transpose()?;
                 let after = range_in(after, record.payload.as_deref().unwrap_or_default());
@@ -170,10 +181,12 @@ impl Lane {
 
     /// A record without a value: control where its delete came before it.
     fn tombstone(&mut self, record: &Record, has_unread_past: bool) -> Result<Control, Reason> {
-        if record.key.is_none() {
-            return Ok(Control::Empty);
-        }
-        let key = self.key(record.key.as_deref())?;
+        let Some(bytes) = &record.key else { return Ok(Control::Empty) };
+        let key = match self.key(Some(bytes)) {
+            Ok(key) => key,
+            Err(_) if has_unread_past || self.unreadable.contains(bytes) => return Ok(Control::Tombstone),
+            Err(reason) => return Err(reason),
+        };
         let follows = has_unread_past || self.deleted.iter().rev().any(|deleted| *deleted == key);
         match self.lone_tombstones {
             LoneTombstones::Refuse if !follows => Err(Reason::LoneTombstone),
@@ -184,16 +197,11 @@ impl Lane {
     /// A record that was refused, or concerned no row, may have been a delete: its tombstone says
     /// nothing new then.
     fn remember_possible_delete(&mut self, record: &Record) {
-        if let Ok(key) = self.key(record.key.as_deref()) {
-            self.remember_delete(&key);
+        let Some(bytes) = &record.key else { return };
+        match self.key(Some(bytes)) {
+            Ok(key) => remember(&mut self.deleted, key),
+            Err(_) => remember(&mut self.unreadable, bytes.clone()),
         }
-    }
-
-    fn remember_delete(&mut self, key: &Key) {
-        if self.deleted.len() == REMEMBERED_DELETES {
-            self.deleted.pop_front();
-        }
-        self.deleted.push_back(key.clone());
     }
 
     fn table(&mut self, source: &SourceBlock) -> Arc<TableName> {
@@ -221,6 +229,14 @@ impl Lane {
             }
         }
     }
+}
+
+/// Keeps the last ones.
+fn remember<T>(known: &mut VecDeque<T>, another: T) {
+    if known.len() == REMEMBERED_DELETES {
+        known.pop_front();
+    }
+    known.push_back(another);
 }
 
 /// A key in a header. It only helps to find a stored value, so one that is not readable is none.

@@ -30,7 +30,7 @@ pub enum Position {
 /// The checked `source` block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceBlock {
-    /// `source.name`.
+    /// `source.name`; empty where the record has none, so that the database alone tells the lineage.
     pub name: String,
     /// `source.db`.
     pub database: String,
@@ -107,7 +107,7 @@ impl SourceBlock {
         };
         let full_snapshot_form = matches!(position, Position::Postgres { last_commit: None, .. });
         Ok(Self {
-            name: raw.name.as_deref().ok_or_else(|| missing("name"))?.to_owned(),
+            name: raw.name.as_deref().unwrap_or_default().to_owned(),
             database: database.to_owned(),
             namespace: namespace.to_owned(),
             table: table.to_owned(),
@@ -123,7 +123,12 @@ fn missing(field: &'static str) -> SourceError {
 }
 
 fn postgres_position(raw: &RawSource<'_>) -> Result<Position, SourceError> {
-    let text = raw.sequence.as_deref().ok_or_else(|| missing("sequence"))?;
+    let Some(text) = raw.sequence.as_deref() else {
+        // Connectors before 1.5 send none. A row's changes follow each other by lsn, and no commit
+        // before it is known: as with `[null, "<lsn>"]`.
+        let lsn = raw.lsn.ok_or_else(|| missing("sequence"))?;
+        return Ok(Position::Postgres { last_commit: None, lsn: Some(lsn), sequence_lsn: lsn });
+    };
     let malformed = || SourceError::Field {
         field: "sequence",
         problem: "not of the form [\"<commit lsn>\" or null, \"<record lsn>\"]".to_owned(),

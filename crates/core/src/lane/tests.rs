@@ -135,6 +135,22 @@ fn a_tombstone_behind_its_delete_is_control() {
 }
 
 #[test]
+fn a_tombstone_behind_a_delete_whose_key_is_none_is_control() {
+    // The handed case B60: its delete is refused by name; the tombstone says nothing more.
+    for key in [r#"{"tenant":null,"id":5}"#, "not json", "[1]"] {
+        let mut lane = strict();
+        let delete = postgres("d", (Some(100), 90), Some(90)).key(Some(key));
+        assert!(message(lane.feed(delete.at(0, 0))).contains("key"));
+        assert_eq!(control(&lane.feed(record(Some(key), None).at(0, 1)).unwrap()), Control::Tombstone, "{key}");
+        // Read by a run that was started behind the delete.
+        let mut later = Lane::new(Partition::new("t", 0), 1, &[], LoneTombstones::Refuse);
+        assert_eq!(control(&later.feed(record(Some(key), None).at(0, 1)).unwrap()), Control::Tombstone, "{key}");
+        // Alone, it is refused as any other record with such a key.
+        assert!(strict().feed(record(Some(key), None).at(0, 0)).is_err(), "{key}");
+    }
+}
+
+#[test]
 fn a_lone_tombstone_is_refused_or_skipped_as_told() {
     let lone = "record t:0:4: a tombstone alone: it carries no position, so it cannot delete by itself; set \
                 `version.fallback = \"kafka-offset\"` if deletes come as tombstones only";

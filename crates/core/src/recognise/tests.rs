@@ -1,4 +1,5 @@
 use super::*;
+use crate::debezium::source::Position;
 use crate::lane::{Lane, LoneTombstones};
 use crate::sample::{Placed, mariadb, postgres, record};
 
@@ -170,8 +171,10 @@ fn envelopes_that_say_too_little_are_refused_by_what_is_missing() {
         (whole.replace(r#""db":"d","#, ""), no_position("db", "missing")),
         (whole.replace(r#""schema":"public","#, ""), no_position("schema", "missing")),
         (whole.replace(r#""table":"t""#, r#""table":"""#), no_position("table", "missing")),
-        (whole.replace(r#""name":"s""#, r#""name":null"#), no_position("name", "missing")),
-        (whole.replace("sequence", "sequins"), no_position("sequence", "missing")),
+        (
+            whole.replace("sequence", "sequins").replace(r#""lsn":6"#, r#""lsn":null"#),
+            no_position("sequence", "missing"),
+        ),
         (whole.replace(r#"[\"5\",\"6\"]"#, "5,6"), no_position("sequence", form)),
         (whole.replace(r#"[\"5\",\"6\"]"#, r#"[\"5\"]"#), no_position("sequence", form)),
         (whole.replace(r#"[\"5\",\"6\"]"#, r#"[\"-5\",\"6\"]"#), no_position("sequence", form)),
@@ -183,4 +186,27 @@ fn envelopes_that_say_too_little_are_refused_by_what_is_missing() {
         let both = (told(&payload).unwrap_err(), told(&wrapped(&payload)).unwrap_err());
         assert_eq!(both.0, both.1, "wrapped and bare alike");
     }
+}
+
+#[test]
+fn a_position_is_read_from_what_there_is() {
+    let whole = postgres("c", (Some(5), 6), Some(6)).envelope();
+    for payload in [
+        whole.replace("sequence", "sequins"),
+        whole.replace(r#""sequence":"[\"5\",\"6\"]""#, r#""sequence":null"#),
+        whole.replace(r#"[\"5\",\"6\"]"#, r#"[null,\"6\"]"#),
+        whole.replace(r#"[\"5\",\"6\"]"#, r#"[null,null]"#),
+    ] {
+        let record = record(Some("{}"), Some(&payload)).at(0, 7);
+        let Ok(Shape::Row { source, .. }) = recognise(&record) else { panic!("{payload}") };
+        assert_eq!(
+            source.position,
+            Position::Postgres { last_commit: None, lsn: Some(6), sequence_lsn: 6 },
+            "{payload}"
+        );
+    }
+    let nameless = whole.replace(r#""name":"s""#, r#""name":null"#);
+    let record = record(Some("{}"), Some(&nameless)).at(0, 7);
+    let Ok(Shape::Row { source, .. }) = recognise(&record) else { panic!("{nameless}") };
+    assert_eq!((source.name.as_str(), source.database.as_str()), ("", "d"));
 }
