@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::change::{Change, Op, TableName, Truncate};
-use crate::columns::Columns;
+use crate::columns::{Column, Columns};
 use crate::key::Key;
 use crate::position::{Partition, Span};
 use crate::schema::RowSchema;
@@ -153,6 +153,28 @@ impl<'a> Row<'a> {
         }
     }
 
+    /// Columns that the record leaves out and an earlier change of the row in this batch carries,
+    /// each with its last value. A destination that keeps what a record leaves out takes them from
+    /// here, so that it ends as if the changes came one by one.
+    pub fn left_out(&self) -> Vec<Column<'a>> {
+        let mut found: Vec<Column<'a>> = Vec::new();
+        let mut from = self.batch.fills[self.index];
+        if from.is_none() {
+            return found;
+        }
+        let own = self.change().columns();
+        while let Some(index) = from {
+            let columns = self.batch.changes[index].columns();
+            for (at, column) in columns.iter().enumerate().filter(|(_, column)| !column.is_unavailable()) {
+                if own.get(&column.name, at).is_none() && !found.iter().any(|known| known.name == column.name) {
+                    found.push(column.clone());
+                }
+            }
+            from = self.batch.fills[index];
+        }
+        found
+    }
+
     /// Where the destination, as it is before this batch, holds the columns that stay unavailable.
     pub fn kept(&self) -> Kept<'a> {
         let mut index = self.index;
@@ -227,6 +249,7 @@ mod tests {
     use crate::lane::{Lane, LoneTombstones};
     use crate::position::Partition;
     use crate::record::{Header, Record};
+    use crate::sample::Placed;
 
     const MASKED: &str = "__debezium_unavailable_value";
 
@@ -285,6 +308,33 @@ mod tests {
         let batch = folded(&[(0, "u", 1, MASKED, 20, None)]);
         let row = row(&batch, 1);
         assert!(matches!(row.kept(), Kept::Row { key, .. } if key == row.key()));
+    }
+
+    #[test]
+    fn what_a_record_leaves_out_comes_from_the_changes_before_it() {
+        let mut fold = Fold::new(Limits::default());
+        let mut lane = Lane::new(Partition::new("t", 0), 0, &[], LoneTombstones::Refuse);
+        for (offset, (op, row)) in (0_i64..).zip([
+            ("c", r#"{"id":1,"gone":0}"#),
+            ("d", r#"{"id":1}"#),
+            ("c", r#"{"id":1,"a":1,"b":1}"#),
+            ("u", r#"{"b":2,"id":1,"c":null}"#),
+            ("u", r#"{"id":1,"c":"__debezium_unavailable_value"}"#),
+            ("u", r#"{"id":1}"#),
+        ]) {
+            let lsn = u64::try_from(offset).unwrap() + 10;
+            let fed = lane.feed(crate::sample::postgres(op, (Some(lsn), lsn), Some(lsn)).id(1).row(row).at(0, offset));
+            let fed = fed.unwrap();
+            fold.push(lane.partition(), offset, fed.event, fed.floor, 0).unwrap();
+        }
+        let batch = fold.cut();
+        let left_out = row(&batch, 1).left_out();
+        let told: Vec<(&str, &str)> = left_out.iter().map(|column| (&*column.name, column.json)).collect();
+        assert_eq!(
+            told,
+            [("b", "2"), ("c", "null"), ("a", "1")],
+            "the last value of each, and none of an earlier life"
+        );
     }
 
     #[test]

@@ -146,8 +146,8 @@ impl<'a> Writer<'a> {
         if tombstone.is_some_and(|deleted| deleted >= row.version()) {
             return Ok(false);
         }
-        let columns = row.columns();
-        let columns: Vec<&Carried<'_>> = columns.iter().collect();
+        let (columns, left_out) = (row.columns(), row.left_out());
+        let columns: Vec<&Carried<'_>> = columns.iter().chain(&left_out).collect();
         let keeps: Vec<bool> = columns
             .iter()
             .enumerate()
@@ -288,13 +288,14 @@ impl<'a> Writer<'a> {
                 let target = &self.prepared.table.columns[column.at];
                 let field = change.schema.as_ref().and_then(|schema| schema.field(&column.source, at));
                 if merges(target, json, field.map(|field| &field.source_type)) {
+                    // The first row of a table tells whether its keys are text; a later one is alone with it.
                     let context = format!(
                         "record {}: key column \"{}\" is text, which the table would turn into a number; make the \
                          column TEXT",
                         change.place(),
                         target.name
                     );
-                    return Err(contract(self.prepared.operation(), context));
+                    return Err(SinkError::new(FailureKind::Row, self.prepared.operation(), context));
                 }
                 self.value(&column.source, json, at, column.at, change)
             })

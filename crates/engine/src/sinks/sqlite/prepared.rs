@@ -84,7 +84,8 @@ pub(super) fn prepare(
         findings.push(completed);
         table = describe(&table.name)?.unwrap_or(table);
     }
-    findings.extend(validate::target(&plan, &table, first.key(), rows.schema().map(Arc::as_ref)));
+    let by_values = !has_rows(connection, &table).during(|| operation.clone())?;
+    findings.extend(validate::target(&plan, &table, first.key(), rows.schema().map(Arc::as_ref), by_values));
     refuse_errors(&operation, findings)?;
     let key = key_columns(&plan, &table, first.key());
     let has_tombstones = prepare_tombstones(connection, &plan, &table, &key, findings)?;
@@ -137,13 +138,17 @@ fn complete_meta(
         return Ok(None);
     }
     let operation = || format!("add Settle's columns to table \"{}\"", table.name);
-    let any = format!("SELECT 1 FROM {} LIMIT 1", name::quoted(&table.name));
-    if connection.prepare(&any).and_then(|mut select| select.exists([])).during(operation)? {
+    if has_rows(connection, table).during(operation)? {
         return Ok(None);
     }
     connection.execute_batch(&missing.join(";\n")).during(operation)?;
     let added = missing.join("; ");
     Ok(Some(Finding::note(format!("empty table \"{}\" gets Settle's columns: {added}", table.name))))
+}
+
+fn has_rows(connection: &Connection, table: &Description) -> rusqlite::Result<bool> {
+    let any = format!("SELECT 1 FROM {} LIMIT 1", name::quoted(&table.name));
+    connection.prepare(&any).and_then(|mut select| select.exists([]))
 }
 
 fn key_columns(plan: &Plan, table: &Description, key: &Key) -> Vec<KeyColumn> {

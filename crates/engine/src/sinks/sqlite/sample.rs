@@ -11,7 +11,8 @@ pub(super) fn columns(rows: TableRows<'_>) -> Vec<(String, Option<Inferred>)> {
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut columns: Vec<(String, Option<Inferred>)> = Vec::new();
     for row in rows.rows() {
-        for column in row.columns().iter() {
+        let (carried, left_out) = (row.columns(), row.left_out());
+        for column in carried.iter().chain(&left_out) {
             let at = *places.entry(column.name.to_string()).or_insert_with(|| {
                 columns.push((column.name.to_string(), None));
                 columns.len() - 1

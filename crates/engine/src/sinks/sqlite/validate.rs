@@ -13,7 +13,16 @@ use crate::finding::Finding;
 use crate::sinks::plan::Plan;
 
 /// What is wrong with `table` as the target of rows with this key, and what may surprise.
-pub(super) fn target(plan: &Plan, table: &Description, key: &Key, schema: Option<&RowSchema>) -> Vec<Finding> {
+///
+/// Without a schema only values tell what the keys of the records are. Where the table has rows,
+/// `by_values` is false: keys like theirs were taken, and one record with another is alone with it.
+pub(super) fn target(
+    plan: &Plan,
+    table: &Description,
+    key: &Key,
+    schema: Option<&RowSchema>,
+    by_values: bool,
+) -> Vec<Finding> {
     let shown = format!("table \"{}\"", table.name);
     if table.form != "table" {
         let fix = "name an ordinary table: [tables.\"…\"] name";
@@ -30,7 +39,10 @@ pub(super) fn target(plan: &Plan, table: &Description, key: &Key, schema: Option
             )),
             Some(column) => {
                 let source_type = schema.and_then(|schema| schema.field(source, 0)).map(|field| &field.source_type);
-                findings.extend(key_column(&shown, column, (source, json), source_type));
+                findings.extend(key_column(&shown, column));
+                if by_values || source_type.is_some() {
+                    findings.extend(key_values(&shown, column, (source, json), source_type));
+                }
             }
         }
     }
@@ -59,12 +71,7 @@ fn list_of(names: &[String]) -> String {
     list(names.iter().map(String::as_str))
 }
 
-fn key_column(
-    shown: &str,
-    column: &Column,
-    (source, json): (&str, &str),
-    source_type: Option<&SourceType>,
-) -> Vec<Finding> {
+fn key_column(shown: &str, column: &Column) -> Vec<Finding> {
     let mut findings = Vec::new();
     let named = format!("key column \"{}\" of {shown}", column.name);
     if column.generated {
@@ -76,6 +83,18 @@ fn key_column(
             "make the table again with COLLATE BINARY for it",
         ));
     }
+    findings
+}
+
+/// Whether the column tells apart what the records tell apart.
+fn key_values(
+    shown: &str,
+    column: &Column,
+    (source, json): (&str, &str),
+    source_type: Option<&SourceType>,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let named = format!("key column \"{}\" of {shown}", column.name);
     if merges(column, json, source_type) {
         findings.push(Finding::error(
             format!(
