@@ -178,9 +178,9 @@ impl<'a> Reader<'a> {
     }
 
     fn take(&mut self, record: Record, text: &str) -> Result<(), Stop> {
-        let topic = record.partition.topic.clone();
+        let topic = &record.partition.topic;
         // Before any of its records is delivered: they would be read as a second life of the log.
-        if let Some(other) = self.elsewhere.get(&topic) {
+        if let Some(other) = self.elsewhere.get(topic) {
             let message = format!(
                 "topic {topic} is in two captures, {other} and {}: a topic is one log, so read them in two runs or join \
                  the files",
@@ -188,10 +188,7 @@ impl<'a> Reader<'a> {
             );
             return Err(SourceError::new(SourceFailure::Contract, message).into());
         }
-        let topic_id = *self
-            .topics
-            .entry(topic.clone())
-            .or_insert_with(|| self.config.topic_id.unwrap_or_else(|| TopicId::of_first_line(&topic, text.as_bytes())));
+        let topic_id = self.topic_id(topic, text)?;
         let next = match self.next.get(&record.partition) {
             Some(&next) => next,
             None => self.assign(&record, topic_id)?,
@@ -208,6 +205,28 @@ impl<'a> Reader<'a> {
         self.chunk_bytes += record.size();
         self.chunk.push(record);
         Ok(())
+    }
+
+    /// The id of the log that a topic is: places of two logs must never be taken for one.
+    fn topic_id(&mut self, topic: &Arc<str>, text: &str) -> Result<TopicId, Stop> {
+        if let Some(known) = self.topics.get(topic) {
+            return Ok(*known);
+        }
+        let other = self.topics.keys().chain(self.elsewhere.keys()).next();
+        let id = match (self.config.topic_id, other) {
+            (Some(_), Some(other)) => {
+                let message = format!(
+                    "{} holds {topic}, {other} was read before it, and [source] topic_id is the identity of one log; read \
+                     one topic a run ([source] topics), or leave topic_id out",
+                    self.name
+                );
+                return Err(SourceError::new(SourceFailure::Contract, message).into());
+            }
+            (Some(id), None) => id,
+            (None, _) => TopicId::of_first_line(topic, text.as_bytes()),
+        };
+        self.topics.insert(topic.clone(), id);
+        Ok(id)
     }
 
     /// The first record of a partition: it is ours from where the group stands.
