@@ -143,8 +143,11 @@ impl Encoder<'_, '_> {
         let mut writers = Vec::with_capacity(indexes.len());
         for &index in &indexes {
             let column = &known.table.columns[index];
-            let writer = ColumnWriter::new(&column.column_type, self.server.calendar)
+            let mut writer = ColumnWriter::new(&column.column_type, self.server.calendar)
                 .map_err(|error| self.unwritable(known, index, &error))?;
+            if self.naming.holds_bytes(&column.name) {
+                writer.read_bytes();
+            }
             writers.push(writer);
         }
         let keys = known.key.len();
@@ -222,8 +225,10 @@ impl Encoder<'_, '_> {
     }
 
     fn origin(&self, name: &str, hint: usize) -> Origin<'_> {
-        // No column of ClickHouse says that it holds bytes rather than text; a schema's `bytes` does.
-        Origin::of(self.schema.and_then(|schema| schema.field(name, hint)), self.conventions, &Kind::Text)
+        // A String holds text unless the schema says `bytes`, or the declared type does.
+        let is_bytes = self.naming.target(name, true).is_some_and(|target| self.naming.holds_bytes(target));
+        let kind = if is_bytes { Kind::Bytes } else { Kind::Text };
+        Origin::of(self.schema.and_then(|schema| schema.field(name, hint)), self.conventions, &kind)
     }
 
     /// Beside each shape's columns: where their types are known from.

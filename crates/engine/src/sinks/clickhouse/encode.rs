@@ -73,6 +73,13 @@ impl ColumnWriter {
         Ok(Self { base: column.base.clone(), nullable: column.nullable, kind: column.kind(), calendar, values })
     }
 
+    /// Strings of records stand for bytes here, in the declared form.
+    pub(crate) fn read_bytes(&mut self) {
+        if matches!(self.base, Base::String | Base::FixedString(_)) {
+            self.kind = Some(Kind::Bytes);
+        }
+    }
+
     /// Appends a value of a record, given as JSON text.
     pub(crate) fn append_json(&mut self, json: &str, origin: Origin<'_>) -> Result<(), WriteError> {
         let item = match origin {

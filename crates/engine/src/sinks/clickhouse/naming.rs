@@ -2,6 +2,7 @@
 
 use settle_core::change::TableName;
 
+use super::scan;
 use crate::config::{Deletes, MetaNames, Target};
 use crate::sinks::plan::Plan;
 
@@ -41,6 +42,17 @@ impl<'a> Naming<'a> {
         self.plan.declared()
     }
 
+    /// True for a column that is declared as bytes. The server calls it String, as it calls text:
+    /// only the declaration tells that strings of the records stand for bytes.
+    pub(crate) fn holds_bytes(&self, column: &str) -> bool {
+        let word = |declared: &str| {
+            let inner = scan::call(declared).filter(|(name, ..)| *name == "Nullable").map(|(_, inside, _)| inside);
+            inner.unwrap_or(declared).trim().to_ascii_uppercase()
+        };
+        let declared = self.plan.declared_type(column).map(word);
+        declared.is_some_and(|word| matches!(word.as_str(), "BYTEA" | "BLOB" | "TINYBLOB" | "MEDIUMBLOB" | "LONGBLOB"))
+    }
+
     /// True for a column that Settle adds.
     pub(crate) fn is_meta(&self, column: &str) -> bool {
         let MetaNames { op, source_ts_ms, is_deleted, version } = &self.plan.meta;
@@ -54,5 +66,23 @@ impl<'a> Naming<'a> {
     /// The table's section of the configuration file.
     pub(crate) fn section(&self) -> String {
         format!("[tables.\"{}\"]", self.source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::TableRule;
+
+    #[test]
+    fn columns_of_bytes_are_those_declared_so() {
+        let table = TableName { namespace: "public".into(), name: "t".into() };
+        let columns = [("a", "Nullable(blob)"), ("b", "BYTEA"), ("c", "String"), ("d", "Array(BLOB)")];
+        let columns = columns.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec();
+        let rule = TableRule { columns, ..TableRule::default() };
+        let target = Target { tables: [("public.t".to_owned(), rule)].into(), ..Target::default() };
+        let naming = Naming::new(&table, &target);
+        let told: Vec<bool> = ["a", "b", "c", "d", "e"].iter().map(|name| naming.holds_bytes(name)).collect();
+        assert_eq!(told, [true, true, false, false, false]);
     }
 }

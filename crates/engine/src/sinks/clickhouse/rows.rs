@@ -104,7 +104,7 @@ impl<'a> Rows<'a> {
                     Some(at) if known.table.columns[at].is_written => Slot::Column(at),
                     Some(_) => Slot::Left,
                     None if known.is_ignored(target) => Slot::Left,
-                    None => match self.type_seen(position, name, rows)? {
+                    None => match declared_or(naming, target, || self.type_seen(position, name, rows))? {
                         Some(text) => {
                             if !missing.iter().any(|(column, _)| column == target) {
                                 missing.push((target.to_owned(), text));
@@ -244,6 +244,18 @@ impl Shape {
             .collect();
         columns.sort_unstable();
         columns
+    }
+}
+
+/// The type that the configuration declares for a column of the target, or else the one that is seen.
+fn declared_or(
+    naming: &Naming<'_>,
+    target: &str,
+    seen: impl FnOnce() -> Result<Option<String>, SinkError>,
+) -> Result<Option<String>, SinkError> {
+    match naming.declared().find(|(name, _)| *name == target) {
+        Some((_, declared)) => Ok(Some(declared.to_owned())),
+        None => seen(),
     }
 }
 
