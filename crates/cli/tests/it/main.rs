@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod capture_into_sqlite;
+mod cases;
 mod child;
 mod faults;
 mod kafka_into_clickhouse;

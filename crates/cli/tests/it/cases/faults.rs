@@ -1,0 +1,231 @@
+//! Cases about a destination that fails: each with the fault as it was reported, between the real
+//! binary and the real engine.
+
+use serde_json::json;
+use settle_testkit::proxy::{Fault, Plan, Proxy};
+
+use super::case::{Case, Entry};
+use super::poison::{past_poison, stops};
+use super::stand::{Sink, Stand, same_rows};
+use super::verdict::{Outcome, Verdict};
+use super::walk::target;
+use crate::child::Running;
+
+/// Marks the inserts of rows among the requests.
+const ROWS: &str = "ArrowStream";
+
+/// The case's first record, numbered anew: ids from 0 on, rising positions.
+pub fn numbered(case: &Case, count: i64, partition: i32, first: i64) -> Vec<Entry> {
+    let template = case.entries()[0].clone();
+    let record = |n: i64| {
+        let id = first + n;
+        let lsn = 100 + 10 * id;
+        let mut envelope = template.envelope().expect("a change event");
+        envelope["after"] = json!({"id": id, "v": format!("r{id}")});
+        envelope["source"]["lsn"] = lsn.into();
+        envelope["source"]["sequence"] = format!("[\"{}\",\"{lsn}\"]", lsn - 8).into();
+        Entry {
+            partition,
+            offset: n,
+            key: Some(json!({"id": id}).to_string().into_bytes()),
+            value: Some(envelope.to_string().into_bytes()),
+            ..template.clone()
+        }
+    };
+    (0..count).map(record).collect()
+}
+
+/// As many rows as that, each as it was made by [`numbered`].
+pub fn numbered_rows(stand: &Stand, case: &Case, count: usize) -> Result<(), String> {
+    let rows: Vec<_> = (0..count).map(|id| json!({"id": id, "v": format!("r{id}")})).collect();
+    same_rows(&rows.into(), &stand.table(target(case)), &case.table.key, true)
+}
+
+fn answer(code: i32, text: &str) -> Plan {
+    let body = format!("Code: {code}. DB::Exception: {text}");
+    Plan::new(Fault::Answer { status: 500, code: Some(code), body }).containing(ROWS)
+}
+
+/// B85: the same block again and again until it is taken.
+pub fn too_many_parts(case: &Case, sink: Sink) -> Outcome {
+    let mut stand = Stand::of(case, sink);
+    let (proxy, address) = stand.runtime.block_on(Proxy::before_clickhouse());
+    stand.reach_through(&address.url);
+    stand.configure();
+    stand.feed(case.entries());
+    let text = "Too many parts (300 with average size of 1.00 KiB). Merges are processing significantly slower than \
+                inserts. (TOO_MANY_PARTS)";
+    proxy.plan(answer(252, text));
+    let run = Running::start(&stand.stage, &["--until-end"]);
+    stand.runtime.block_on(proxy.wait_until(|counters| counters.answered >= 5));
+    if stand.committed("srv.public.t", 0).is_some() {
+        return Err("an offset moved though nothing was written".to_owned());
+    }
+    proxy.pass();
+    let (status, report) = run.wait();
+    let written = stand.rows("SELECT count() AS n FROM t")[0]["n"].clone();
+    if !status.success() || report.applied != 1 || written.as_deref() != Some("1") {
+        return Err(format!("{status}, {report:?}, {written:?} rows written"));
+    }
+    numbered_rows(&stand, case, 1)?;
+    Ok(Verdict::Pass(""))
+}
+
+/// B86: the position is written with the rows, or not at all.
+pub fn state_with_rows(case: &Case, sink: Sink) -> Outcome {
+    let mut stand = Stand::of(case, sink);
+    stand.configure();
+    stand.feed(case.entries());
+    match sink {
+        Sink::Sqlite => {
+            stand.settings.batch = "max_rows = 1".to_owned();
+            stand.configure();
+            stand.run(&["--max-messages", "1"]);
+            // The write of the position fails after the rows were written: both must go.
+            stand.sql(
+                "CREATE TRIGGER torn BEFORE UPDATE ON settle_positions BEGIN SELECT RAISE(ABORT, 'torn'); END; \
+                 CREATE TRIGGER torn2 BEFORE INSERT ON settle_positions BEGIN SELECT RAISE(ABORT, 'torn'); END",
+            )?;
+            let ran = stand.run(&["--until-end"]);
+            if ran.code == 0 || stand.table("t").len() != 1 || stand.committed("srv.public.t", 0) != Some(1) {
+                return Err(format!("exit {}, rows {:?}", ran.code, stand.table("t")));
+            }
+            stand.sql("DROP TRIGGER torn; DROP TRIGGER torn2")?;
+        }
+        Sink::ClickHouse => killed_in_a_write(&mut stand)?,
+    }
+    stand.run_to_end()?;
+    numbered_rows(&stand, case, 2)?;
+    Ok(Verdict::Pass(""))
+}
+
+/// Kills a run while ClickHouse has not answered its write; the next one reaches it directly.
+fn killed_in_a_write(stand: &mut Stand) -> Result<(), String> {
+    let (proxy, address) = stand.runtime.block_on(Proxy::before_clickhouse());
+    let before = stand.committed("srv.public.t", 0);
+    stand.reach_through(&address.url);
+    stand.configure();
+    proxy.plan(Plan::new(Fault::Hang).containing(ROWS));
+    let run = Running::start(&stand.stage, &["--until-end"]);
+    stand.runtime.block_on(proxy.wait_until(|counters| counters.hung >= 1));
+    run.kill();
+    proxy.pass();
+    if stand.committed("srv.public.t", 0) != before {
+        return Err("an offset moved before its rows were durable".to_owned());
+    }
+    Ok(())
+}
+
+/// B90: the first chunk is durable, the second fails, the process dies.
+pub fn second_chunk_fails(case: &Case, sink: Sink) -> Outcome {
+    let mut stand = Stand::of(case, sink);
+    stand.settings.batch = "max_rows = 2".to_owned();
+    stand.configure();
+    stand.feed(case.entries());
+    match sink {
+        Sink::Sqlite => {
+            stand.run(&["--max-messages", "2"]);
+            let mut other = stand.sqlite();
+            let lock =
+                other.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(|e| e.to_string())?;
+            let run = Running::start(&stand.stage, &["--until-end"]);
+            stand.runtime.block_on(run.until_said("paused"));
+            run.kill();
+            drop(lock);
+        }
+        Sink::ClickHouse => {
+            stand.run(&["--max-messages", "2"]);
+            killed_in_a_write(&mut stand)?;
+        }
+    }
+    numbered_rows(&stand, case, 2)?;
+    if stand.committed("srv.public.t", 0) != Some(2) {
+        return Err("the first chunk is not committed alone".to_owned());
+    }
+    stand.run_to_end()?;
+    numbered_rows(&stand, case, 4)?;
+    Ok(Verdict::Pass(""))
+}
+
+/// B95: another process holds SQLite's write lock.
+pub fn locked(case: &Case, sink: Sink) -> Outcome {
+    let mut stand = Stand::of(case, sink);
+    stand.settings.sink = "busy_timeout_ms = 100\n".to_owned();
+    stand.settings.batch = "max_rows = 4".to_owned();
+    stand.configure();
+    stand.feed(numbered(case, 25, 0, 0));
+    stand.run(&["--max-messages", "2"]);
+    let mut other = stand.sqlite();
+    let lock = other.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(|e| e.to_string())?;
+    let run = Running::start(&stand.stage, &["--until-end"]);
+    stand.runtime.block_on(run.until_said("paused"));
+    if stand.committed("srv.public.t", 0) != Some(2) {
+        return Err("an offset moved under the lock".to_owned());
+    }
+    drop(lock);
+    let (status, report) = run.wait();
+    if !status.success() || report.retries == 0 {
+        return Err(format!("{status}, {report:?}"));
+    }
+    numbered_rows(&stand, case, 25)?;
+    Ok(Verdict::Pass(""))
+}
+
+/// B96: what passes by itself is waited for; what does not is one record's fault.
+pub fn kinds_of_errors(case: &Case, sink: Sink) -> Outcome {
+    let mut stand = Stand::of(case, sink);
+    stand.settings.batch = "max_rows = 3".to_owned();
+    let good: Vec<Entry> = case.entries().into_iter().take(3).collect();
+    stand.anchor();
+    stand.feed(good);
+    match sink {
+        Sink::Sqlite => {
+            stand.settings.sink = "busy_timeout_ms = 100\n".to_owned();
+            stand.configure();
+            let mut other = stand.sqlite();
+            let lock =
+                other.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(|e| e.to_string())?;
+            let run = Running::start(&stand.stage, &["--until-end"]);
+            stand.runtime.block_on(run.until_said("paused"));
+            drop(lock);
+            ended(run)?;
+        }
+        Sink::ClickHouse => {
+            let (proxy, address) = stand.runtime.block_on(Proxy::before_clickhouse());
+            stand.reach_through(&address.url);
+            stand.configure();
+            let unavailable =
+                Fault::Answer { status: 503, code: None, body: "<html>Service Unavailable</html>".into() };
+            stand.runtime.block_on(proxy.refuse());
+            let run = Running::start(&stand.stage, &["--until-end"]);
+            stand.runtime.block_on(run.until_said("paused"));
+            for plan in [
+                Plan::new(unavailable),
+                answer(241, "Memory limit (total) exceeded: would use 3.1 GiB. (MEMORY_LIMIT_EXCEEDED)"),
+                answer(242, "Table is in readonly mode. (TABLE_IS_READ_ONLY)"),
+            ] {
+                let before = proxy.counters().answered;
+                proxy.plan(plan);
+                stand.runtime.block_on(proxy.wait_until(|counters| counters.answered > before));
+            }
+            if stand.committed("srv.public.t", 0).is_some() {
+                return Err("an offset moved while the destination was away".to_owned());
+            }
+            proxy.pass();
+            ended(run)?;
+        }
+    }
+    numbered_rows(&stand, case, 3)?;
+    let rest: Vec<Entry> = case.entries().into_iter().skip(3).collect();
+    let found = past_poison(&mut stand, rest)?;
+    stops(&found, &[(3, &sink.quoted("id"))])?;
+    let rows: Vec<_> = [0, 1, 2, 4].iter().map(|id| json!({"id": id, "v": format!("r{id}")})).collect();
+    same_rows(&rows.into(), &stand.table("t"), &case.table.key, true)?;
+    Ok(Verdict::Part(2, "(dlq) stops at offset 3, the rest is as expected".into()))
+}
+
+fn ended(run: Running) -> Result<(), String> {
+    let logs = run.logs();
+    let (status, report) = run.wait();
+    if status.success() { Ok(()) } else { Err(format!("{status}, {report:?}: {logs}")) }
+}

@@ -1,0 +1,210 @@
+//! Records that cannot be applied. A later part sets them aside; until then each stops the run, by
+//! name, with nothing lost: taken out of the log one after the other, all the others end as the
+//! case wants it.
+
+use serde_json::{Value, json};
+
+use super::case::{Case, Entry};
+use super::stand::{Sink, Stand, same_rows};
+use super::verdict::{Outcome, Verdict};
+use super::walk::{refused, target};
+
+/// A record that stopped the run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    pub topic: String,
+    pub offset: i64,
+    pub said: String,
+}
+
+/// Runs to the end, taking out each record that stops the run.
+pub fn past_poison(stand: &mut Stand, entries: Vec<Entry>) -> Result<Vec<Stopped>, String> {
+    stand.anchor();
+    stand.configure();
+    stand.feed(entries);
+    let mut stopped = Vec::new();
+    loop {
+        let ran = stand.run(&["--until-end"]);
+        if ran.code == 0 {
+            return Ok(stopped);
+        }
+        refused(&ran, &[])?;
+        let (topic, partition, offset) =
+            named_record(&ran.said).ok_or_else(|| format!("the message names no record: {}", ran.said))?;
+        let at = stand.committed(&topic, partition).unwrap_or(0);
+        if at > offset {
+            return Err(format!("{at} was committed past the record that stopped the run: {}", ran.said));
+        }
+        let taken = stand.take_out(&topic, partition, offset).ok_or_else(|| format!("no such record: {}", ran.said))?;
+        hides_values(&ran.said, &taken)?;
+        stopped.push(Stopped { topic, offset, said: ran.said });
+    }
+}
+
+/// `record <topic>:<partition>:<offset>` in a message.
+fn named_record(said: &str) -> Option<(String, i32, i64)> {
+    let (_, rest) = said.split_once("record ")?;
+    let place = rest.split([' ', ',']).next()?.trim_end_matches(':');
+    let mut parts = place.rsplitn(3, ':');
+    let offset = parts.next()?.parse().ok()?;
+    let partition = parts.next()?.parse().ok()?;
+    Some((parts.next()?.to_owned(), partition, offset))
+}
+
+/// A message never holds a value of the row.
+fn hides_values(said: &str, entry: &Entry) -> Result<(), String> {
+    let envelope = entry.envelope().unwrap_or_default();
+    let row = envelope["after"].as_object().into_iter().flatten();
+    let texts = row
+        .filter_map(|(_, value)| value.as_str())
+        .filter(|text| text.len() > 6 && *text != "__debezium_unavailable_value");
+    match texts.into_iter().find(|text| said.contains(text)) {
+        Some(_) => Err(format!("the message holds a value of the row: {said}")),
+        None => Ok(()),
+    }
+}
+
+/// The stops must be these offsets, each with its words.
+pub fn stops(found: &[Stopped], wanted: &[(i64, &str)]) -> Result<(), String> {
+    let offsets: Vec<i64> = found.iter().map(|stop| stop.offset).collect();
+    if !offsets.iter().eq(wanted.iter().map(|(offset, _)| offset)) {
+        return Err(format!("stopped at {offsets:?}, wanted at {wanted:?}: {found:#?}"));
+    }
+    for (stop, (_, words)) in found.iter().zip(wanted) {
+        if !stop.said.contains(words) {
+            return Err(format!("the message for offset {} does not say {words}: {}", stop.offset, stop.said));
+        }
+    }
+    Ok(())
+}
+
+/// The case with records to be set aside: what is left must end as `rows`.
+fn set_aside(mut stand: Stand, case: &Case, rows: &Value, wanted: &[(i64, &str)]) -> Outcome {
+    let found = past_poison(&mut stand, case.entries())?;
+    stops(&found, wanted)?;
+    same_rows(rows, &stand.table(target(case)), &case.table.key, true)?;
+    Ok(dead_letters(wanted))
+}
+
+fn dead_letters(wanted: &[(i64, &str)]) -> Verdict {
+    let offsets: Vec<String> = wanted.iter().map(|(offset, _)| offset.to_string()).collect();
+    Verdict::Part(2, format!("(dlq) stops at offset {}, the rest is as expected", offsets.join(", ")))
+}
+
+/// B30: NaN and infinities in a decimal column; a bare NaN is no JSON.
+pub fn not_finite(case: &Case, sink: Sink) -> Outcome {
+    let mut stand = Stand::of(case, sink);
+    stand.declare(case);
+    let n = sink.quoted("n");
+    set_aside(stand, case, &json!([]), &[(0, &n), (1, &n), (2, &n), (3, "not JSON")])
+}
+
+/// B35: infinite dates and timestamps.
+pub fn infinite(case: &Case, sink: Sink) -> Outcome {
+    let stand = Stand::of(case, sink);
+    if sink == Sink::Sqlite {
+        let mut stand = stand;
+        super::walk::steps(&mut stand, case)?;
+        same_rows(&case.expect["postgres_rows"], &stand.table("inf"), &case.table.key, true)?;
+        return Ok(Verdict::Pass("stored as text"));
+    }
+    set_aside(stand, case, &json!([]), &[(0, "`tz`"), (1, "`tz`"), (2, "`tz`")])
+}
+
+/// B41: a NULL where the target has none.
+pub fn null_where_none_may_be(case: &Case, sink: Sink) -> Outcome {
+    let mut stand = Stand::of(case, sink);
+    stand.declare(case);
+    stand.settings.source = "time_precision_mode = \"connect\"\n".to_owned();
+    match sink {
+        Sink::Sqlite => stand.sql("CREATE TABLE z (id INTEGER PRIMARY KEY, a TIMESTAMP, b TIMESTAMP NOT NULL)")?,
+        Sink::ClickHouse => stand.retype("shop.z", "b", "DateTime64(3, 'UTC')"),
+    }
+    set_aside(stand, case, &case.expect["rows"], &[(2, "b")])
+}
+
+/// B46: the source did not send the key.
+pub fn key_not_sent(case: &Case, sink: Sink) -> Outcome {
+    let words = "key field \"doc_key\" was not sent by the source";
+    set_aside(Stand::of(case, sink), case, &case.expect["rows"], &[(1, words)])
+}
+
+/// B55: a label that the enum does not have.
+pub fn unknown_label(case: &Case, sink: Sink) -> Outcome {
+    let mut stand = Stand::of(case, sink);
+    stand.retype(&case.table.name, "e", "Enum8('public' = 1, 'restricted' = 2)");
+    let words = "column `e` (Enum8('public' = 1, 'restricted' = 2)): a label that the enum does not have";
+    set_aside(stand, case, &case.expect["default"]["rows"], &[(1, words), (2, words)])
+}
+
+/// B60: an incomplete key; keys whose parts run together; members in another order.
+pub fn incomplete_key(case: &Case, sink: Sink) -> Outcome {
+    let mut stand = Stand::of(case, sink);
+    let found = past_poison(&mut stand, case.entries())?;
+    stops(&found, &[(1, "key field \"tenant\" is null")])?;
+    let key = ["a".to_owned(), "b".to_owned()];
+    same_rows(&case.expect["rows_k2"], &stand.table("k2"), &key, true)?;
+    same_rows(&json!([{"tenant": "t1", "id": 5, "v": "x"}]), &stand.table("m"), &case.table.key, true)?;
+    Ok(dead_letters(&[(1, "")]))
+}
+
+/// B70: what a console producer can do to a topic.
+pub fn no_json(case: &Case, sink: Sink) -> Outcome {
+    let wanted = [
+        (1, "the value is not JSON (at line 1 column 2)"),
+        (2, "the value is empty (zero bytes)"),
+        (3, "starts with a byte order mark"),
+        (4, "the value is not JSON"),
+        (5, "the value is not JSON"),
+        (6, "the message key is not a JSON object (found no JSON)"),
+        (7, "found an array"),
+    ];
+    set_aside(Stand::of(case, sink), case, &case.expect["rows"], &wanted)
+}
+
+/// B73: ten megabytes, well formed and not.
+pub fn large(case: &Case, sink: Sink) -> Outcome {
+    let mut stand = Stand::of(case, sink);
+    let found = past_poison(&mut stand, case.entries())?;
+    stops(&found, &[(1, "the value is not JSON")])?;
+    let rows = stand.select("id, length(v) AS v_bytes", "t");
+    same_rows(&json!([{"id": 1, "v_bytes": 10_485_760}, {"id": 3, "v_bytes": 5}]), &rows, &case.table.key, true)?;
+    Ok(dead_letters(&[(1, "")]))
+}
+
+/// B75: a row that breaks a constraint, and a table that is not there, between good ones.
+pub fn one_bad_row(case: &Case, sink: Sink) -> Outcome {
+    let mut stand = Stand::of(case, sink);
+    stand.settings.sink = "create = false\n".to_owned();
+    for (table, check) in [("a", "CHECK (v <> 'violates CHECK')"), ("b", "CHECK (v <> '')")] {
+        match sink {
+            Sink::Sqlite => stand.sql(&format!("CREATE TABLE {table} (id INTEGER PRIMARY KEY, v TEXT {check})"))?,
+            Sink::ClickHouse => stand.sql(&format!(
+                "CREATE TABLE {table} (id Int32, v Nullable(String), _op String, _source_ts_ms Int64, _is_deleted UInt8, \
+                 _version UInt128, CONSTRAINT ok {check}) ENGINE = ReplacingMergeTree(_version, _is_deleted) ORDER BY id"
+            ))?,
+        }
+    }
+    stand.configure();
+    let (known, unknown): (Vec<Entry>, Vec<Entry>) =
+        case.entries().into_iter().partition(|entry| entry.topic != "srv.public.missing");
+    stand.anchor();
+    // The missing table stops the run; its partition does not advance, and nothing is lost.
+    stand.feed(unknown.clone());
+    let ran = stand.run(&["--until-end"]);
+    refused(&ran, &["missing", "create"])?;
+    if stand.committed("srv.public.missing", 0).is_some_and(|at| at > 0) {
+        return Err("the missing table's partition advanced".to_owned());
+    }
+    stand.take_out("srv.public.missing", 0, 0);
+    let found = past_poison(&mut stand, known)?;
+    stops(&found, &[(1, "")])?;
+    let rows = &case.expect["rows"];
+    let see = |stand: &Stand, table| match sink {
+        Sink::Sqlite => stand.table(table),
+        Sink::ClickHouse => stand.rows(&format!("SELECT * FROM {table} FINAL WHERE _is_deleted = 0")),
+    };
+    same_rows(&rows["a"], &see(&stand, "a"), &case.table.key, true)?;
+    same_rows(&rows["b"], &see(&stand, "b"), &case.table.key, true)?;
+    Ok(dead_letters(&[(1, "")]))
+}

@@ -1,0 +1,392 @@
+//! Where a case is run: a folder with a pipeline in it, a log that grows, a destination that is read.
+
+use std::collections::BTreeMap;
+
+use rusqlite::Connection;
+use rusqlite::types::ValueRef;
+use serde_json::{Value, json};
+use settle::compare::plain;
+use settle_testkit::clickhouse::Client;
+use tokio::runtime::Runtime;
+
+use super::case::{Case, Entry};
+use crate::stage::{Report, Stage, report};
+
+/// A destination of this part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sink {
+    Sqlite,
+    ClickHouse,
+}
+
+impl Sink {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::ClickHouse => "clickhouse",
+        }
+    }
+
+    /// A name as SQL.
+    pub fn quoted(self, name: &str) -> String {
+        match self {
+            Self::Sqlite => format!("\"{}\"", name.replace('"', "\"\"")),
+            Self::ClickHouse => format!("`{}`", name.replace('\\', "\\\\").replace('`', "\\`")),
+        }
+    }
+
+    /// The column type that holds a type of the source.
+    pub fn column_type(self, source: &str, is_key: bool) -> String {
+        let arguments = source.find('(').map_or("", |at| &source[at..]);
+        let base = source.split(['(', ' ']).next().unwrap_or_default();
+        let text = match (self, base) {
+            (Self::Sqlite, "int" | "bigint") => "INTEGER".to_owned(),
+            (Self::Sqlite, "double") => "REAL".to_owned(),
+            (Self::Sqlite, "numeric") => format!("DECIMAL{arguments}"),
+            (Self::Sqlite, "timestamp" | "timestamptz" | "datetime") => "TIMESTAMP(6)".to_owned(),
+            (Self::Sqlite, _) => "TEXT".to_owned(),
+            (Self::ClickHouse, "int") => "Int32".to_owned(),
+            (Self::ClickHouse, "bigint") => "Int64".to_owned(),
+            (Self::ClickHouse, "double") => "Float64".to_owned(),
+            (Self::ClickHouse, "numeric") if arguments.contains(',') => format!("Decimal{arguments}"),
+            (Self::ClickHouse, "numeric") => format!("Decimal{}", arguments.replace(')', ", 0)")),
+            (Self::ClickHouse, "timestamp" | "timestamptz" | "datetime") => "DateTime64(6, 'UTC')".to_owned(),
+            (Self::ClickHouse, _) => "String".to_owned(),
+        };
+        if self == Self::ClickHouse && !is_key { format!("Nullable({text})") } else { text }
+    }
+}
+
+/// What the configuration says beside source and destination.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Lines of `[source]`.
+    pub source: String,
+    /// Lines of `[sink]`.
+    pub sink: String,
+    /// Lines of `[batch]`.
+    pub batch: String,
+    /// Lines of `[tables."…"]`, by source table.
+    pub tables: BTreeMap<String, String>,
+    /// Declared columns, by source table.
+    pub columns: BTreeMap<String, Vec<(String, String)>>,
+}
+
+/// A run that ended.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    /// What it said on standard error beside its logs, without what differs from run to run.
+    pub said: String,
+    pub logs: String,
+    pub report: Report,
+}
+
+/// A row, its values as text, NULL as none.
+pub type Row = BTreeMap<String, Option<String>>;
+
+pub struct Stand {
+    pub sink: Sink,
+    pub stage: Stage,
+    pub settings: Settings,
+    pub runtime: Runtime,
+    database: Option<Client>,
+    log: Vec<Entry>,
+    /// True where each topic begins with a record of nothing, so that the log stays the same log
+    /// when its first record is taken out.
+    anchored: bool,
+    /// ClickHouse behind something else than its own address.
+    url: Option<String>,
+}
+
+impl Stand {
+    pub fn new(sink: Sink) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let database = (sink == Sink::ClickHouse).then(|| runtime.block_on(Client::with_fresh_database("cases")));
+        let (settings, log) = (Settings::default(), Vec::new());
+        Self { sink, stage: Stage::new(), settings, runtime, database, log, anchored: false, url: None }
+    }
+
+    /// A stand for this case: ClickHouse gets its columns declared where the records have no schema.
+    pub fn of(case: &Case, sink: Sink) -> Self {
+        let mut stand = Self::new(sink);
+        if sink == Sink::ClickHouse && case.wire == "debezium-json" {
+            stand.declare(case);
+        }
+        stand
+    }
+
+    /// Declares the columns of the case's table, and of others as their records show them.
+    pub fn declare(&mut self, case: &Case) {
+        let sink = self.sink;
+        let columns = case.table.columns.iter();
+        let typed = columns.map(|(name, kind)| (name.clone(), sink.column_type(kind, case.table.key.contains(name))));
+        self.settings.columns.insert(case.table.name.clone(), typed.collect());
+        for entry in case.entries() {
+            let (Some(table), Some(envelope)) = (entry.table(), entry.envelope()) else { continue };
+            let Some(after) = envelope["after"].as_object() else { continue };
+            let key: Value =
+                entry.key.as_deref().map_or(Value::Null, |key| serde_json::from_slice(key).unwrap_or_default());
+            let columns = self.settings.columns.entry(table.clone()).or_default();
+            for (name, value) in after.iter().filter(|_| table != case.table.name) {
+                let kind = if value.is_number() { "bigint" } else { "text" };
+                if !columns.iter().any(|(known, _)| known == name) {
+                    columns.push((name.clone(), sink.column_type(kind, key.get(name).is_some())));
+                }
+            }
+        }
+    }
+
+    /// Declares one column anew.
+    pub fn retype(&mut self, table: &str, column: &str, kind: &str) {
+        let columns = self.settings.columns.entry(table.to_owned()).or_default();
+        columns.retain(|(name, _)| name != column);
+        columns.push((column.to_owned(), kind.to_owned()));
+    }
+
+    /// Writes the configuration that reads the capture.
+    pub fn configure(&self) {
+        let source = "kind = \"file\"\npath = \"capture.jsonl\"\ngroup = \"g\"\n";
+        self.configure_from(source, "settle.toml");
+    }
+
+    /// Writes a configuration that reads from `source`.
+    pub fn configure_from(&self, source: &str, file: &str) {
+        let sink = match &self.database {
+            None => "kind = \"sqlite\"\npath = \"shop.db\"\n".to_owned(),
+            Some(database) => {
+                self.stage.write("password", &database.address().password);
+                format!(
+                    "kind = \"clickhouse\"\nurl = \"{}\"\ndatabase = \"{}\"\nuser = \"{}\"\npassword = \"file:{}\"\n",
+                    self.url.as_ref().unwrap_or(&database.address().url),
+                    database.database(),
+                    database.address().user,
+                    self.stage.path("password").display(),
+                )
+            }
+        };
+        let Settings { source: more, sink: sink_more, batch, tables, columns } = &self.settings;
+        let mut text = format!("[source]\n{source}{more}\n[sink]\n{sink}{sink_more}\n[batch]\n{batch}\n");
+        for (table, lines) in tables {
+            text.push_str(&format!("[tables.{}]\n{lines}\n", Value::from(table.as_str())));
+        }
+        for (table, columns) in columns {
+            text.push_str(&format!("[tables.{}.columns]\n", Value::from(table.as_str())));
+            for (name, kind) in columns {
+                text.push_str(&format!("{} = {}\n", Value::from(name.as_str()), Value::from(kind.as_str())));
+            }
+        }
+        self.stage.write(file, &text);
+    }
+
+    /// ClickHouse is reached through this address from now on.
+    pub fn reach_through(&mut self, url: &str) {
+        self.url = Some(url.to_owned());
+    }
+
+    /// Records may be taken out from now on.
+    pub fn anchor(&mut self) {
+        self.anchored = true;
+    }
+
+    /// Puts the records at the end of the capture.
+    pub fn feed(&mut self, entries: impl IntoIterator<Item = Entry>) {
+        self.log.extend(entries);
+        self.write_log();
+    }
+
+    /// Takes a record out of the capture.
+    pub fn take_out(&mut self, topic: &str, partition: i32, offset: i64) -> Option<Entry> {
+        let is = |entry: &Entry| entry.topic == topic && entry.partition == partition && entry.offset == offset;
+        let at = self.log.iter().position(is)?;
+        let taken = self.log.remove(at);
+        self.write_log();
+        Some(taken)
+    }
+
+    fn write_log(&self) {
+        let mut topics: Vec<&str> =
+            self.log.iter().map(|entry| entry.topic.as_str()).filter(|_| self.anchored).collect();
+        topics.sort_unstable();
+        topics.dedup();
+        let anchor = |topic: &str| json!({"topic": topic, "partition": 99, "offset": 0, "key": null, "payload": null});
+        let anchors = topics.into_iter().map(|topic| anchor(topic).to_string());
+        let lines: Vec<String> = anchors.chain(self.log.iter().map(Entry::line)).collect();
+        self.stage.write("capture.jsonl", &lines.join("\n"));
+    }
+
+    /// `settle run`.
+    pub fn run(&self, args: &[&str]) -> Ran {
+        let mut all = vec!["run", "--log-format", "json", "--report", "json"];
+        all.extend(args);
+        let output = self.stage.settle(&all).output().unwrap();
+        let code = output.status.code().unwrap_or(-1);
+        let (said, logs) = self.told(&String::from_utf8_lossy(&output.stderr));
+        let report = if output.stdout.is_empty() { Report::default() } else { report(&output) };
+        Ran { code, said, logs, report }
+    }
+
+    /// Another command: exit code and everything that it said.
+    pub fn command(&self, args: &[&str]) -> (i32, String) {
+        let output = self.stage.settle(args).output().unwrap();
+        let all = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&all).into_owned())
+    }
+
+    fn told(&self, stderr: &str) -> (String, String) {
+        let (logs, said): (Vec<&str>, Vec<&str>) = stderr.lines().partition(|line| line.starts_with('{'));
+        let mut said = said.join("\n");
+        if let Some(database) = &self.database {
+            said = said.replace(database.database(), "shop");
+        }
+        let folder = self.stage.path("").display().to_string();
+        (said.replace(&folder, "").trim_start_matches("settle: ").to_owned(), logs.join("\n"))
+    }
+
+    /// Runs to the end of the capture, which must succeed.
+    pub fn run_to_end(&self) -> Result<Report, String> {
+        let ran = self.run(&["--until-end"]);
+        if ran.code == 0 { Ok(ran.report) } else { Err(format!("exit {}: {}", ran.code, ran.said)) }
+    }
+
+    /// Where the group stands in a partition of the capture.
+    pub fn committed(&self, topic: &str, partition: i32) -> Option<i64> {
+        let text = std::fs::read_to_string(self.stage.path("capture.jsonl.g.offsets")).unwrap_or_default();
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let mut lines = lines.filter(|line| line["topic"] == topic && line["partition"] == partition);
+        lines.next().and_then(|line| line["offset"].as_i64())
+    }
+
+    /// Moves the group back, as a tool would.
+    pub fn rewind(&self, topic: &str, partition: i32, offset: i64) {
+        let path = self.stage.path("capture.jsonl.g.offsets");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let moved = text.lines().map(|line| {
+            let mut line: Value = serde_json::from_str(line).unwrap();
+            if line["topic"] == topic && line["partition"] == partition {
+                line["offset"] = offset.into();
+            }
+            line.to_string()
+        });
+        let moved: Vec<String> = moved.collect();
+        std::fs::write(path, moved.join("\n")).unwrap();
+    }
+
+    /// The database of ClickHouse.
+    pub fn clickhouse(&self) -> &Client {
+        self.database.as_ref().expect("a stand with ClickHouse")
+    }
+
+    /// The database file of SQLite.
+    pub fn sqlite(&self) -> Connection {
+        Connection::open(self.stage.path("shop.db")).unwrap()
+    }
+
+    /// Runs a statement against the destination.
+    pub fn sql(&self, sql: &str) -> Result<(), String> {
+        match &self.database {
+            None => self.sqlite().execute_batch(sql).map_err(|e| format!("{e} in {sql}")),
+            Some(client) => self.runtime.block_on(client.try_query(sql)).map(drop).map_err(|e| format!("{e} in {sql}")),
+        }
+    }
+
+    /// True if the destination has a table of this name.
+    pub fn has_table(&self, name: &str) -> bool {
+        match &self.database {
+            None => self.sqlite().prepare(&format!("SELECT 1 FROM {}", Sink::Sqlite.quoted(name))).is_ok(),
+            Some(_) => {
+                self.rows(&format!("EXISTS TABLE {}", self.sink.quoted(name)))[0]["result"].as_deref() == Some("1")
+            }
+        }
+    }
+
+    /// The current rows of a table, as its readers see them; none where it is not there.
+    pub fn table(&self, name: &str) -> Vec<Row> {
+        self.select("*", name)
+    }
+
+    /// The current rows of a table, seen through `columns`.
+    pub fn select(&self, columns: &str, name: &str) -> Vec<Row> {
+        if !self.has_table(name) {
+            return Vec::new();
+        }
+        let view = if self.sink == Sink::Sqlite { name.to_owned() } else { format!("{name}_current") };
+        self.rows(&format!("SELECT {columns} FROM {}", self.sink.quoted(&view)))
+    }
+
+    /// The rows of a query.
+    pub fn rows(&self, sql: &str) -> Vec<Row> {
+        match &self.database {
+            None => sqlite_rows(&self.sqlite(), sql),
+            Some(client) => {
+                let settings = if sql.starts_with("SELECT") {
+                    " SETTINGS output_format_json_quote_decimals = 1, output_format_decimal_trailing_zeros = 1, \
+                     output_format_json_quote_denormals = 1"
+                } else {
+                    ""
+                };
+                let rows = self.runtime.block_on(client.json(&format!("{sql}{settings}")));
+                let row = |row: Value| match row {
+                    Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, cell(&value))).collect(),
+                    _ => Row::new(),
+                };
+                rows.into_iter().map(row).collect()
+            }
+        }
+    }
+}
+
+fn sqlite_rows(connection: &Connection, sql: &str) -> Vec<Row> {
+    let mut statement = connection.prepare(sql).unwrap();
+    let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let rows = statement.query_map([], |row| {
+        let text = |at| -> rusqlite::Result<Option<String>> {
+            Ok(match row.get_ref(at)? {
+                ValueRef::Null => None,
+                ValueRef::Integer(number) => Some(number.to_string()),
+                ValueRef::Real(number) => Some(number.to_string()),
+                ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+            })
+        };
+        names.iter().enumerate().map(|(at, name)| Ok((name.clone(), text(at)?))).collect::<rusqlite::Result<Row>>()
+    });
+    rows.unwrap().collect::<rusqlite::Result<_>>().unwrap()
+}
+
+/// A JSON value as text.
+pub fn cell(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+/// Holds the rows that a case expects against those that are there; `whole` if there must be no others.
+pub fn same_rows(expected: &Value, found: &[Row], key: &[String], whole: bool) -> Result<(), String> {
+    let expected = expected.as_array().ok_or("the case names no rows")?;
+    for want in expected {
+        let is = |row: &&Row| key.iter().all(|column| same(row.get(column), &want[column]));
+        let rows: Vec<&Row> = found.iter().filter(is).collect();
+        let [row] = rows.as_slice() else {
+            return Err(format!("{} rows where the case expects {want}; there are {found:?}", rows.len()));
+        };
+        for (column, value) in want.as_object().into_iter().flatten() {
+            if !same(row.get(column), value) {
+                return Err(format!("column {column} is {:?} where the case expects {want}", row.get(column)));
+            }
+        }
+    }
+    if whole && found.len() != expected.len() {
+        return Err(format!("{} rows where the case expects {}: {found:?}", found.len(), expected.len()));
+    }
+    Ok(())
+}
+
+fn same(found: Option<&Option<String>>, expected: &Value) -> bool {
+    let Some(found) = found else { return false };
+    if expected.is_object() || expected.is_array() {
+        return found.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok()).as_ref() == Some(expected);
+    }
+    found.as_deref().map(plain) == cell(expected).as_deref().map(plain)
+}
