@@ -14,7 +14,6 @@ use settle_testkit::kafka;
 #[derive(Debug, Deserialize)]
 pub struct Case {
     pub id: String,
-    pub title: String,
     /// How the records are written: `debezium-json`, `debezium-json+schema`, …
     pub wire: String,
     /// The destinations that it concerns.

@@ -51,21 +51,26 @@ fn named_record(said: &str) -> Option<(String, i32, i64)> {
     Some((parts.next()?.to_owned(), partition, offset))
 }
 
+/// Values that messages may name: they are kinds of values.
+/// The last stands in the constraint's own definition.
+const SAYABLE: [&str; 5] = ["__debezium_unavailable_value", "infinity", "Infinity", "-Infinity", "violates CHECK"];
+
 /// A message never holds a value of the row.
 fn hides_values(said: &str, entry: &Entry) -> Result<(), String> {
     let envelope = entry.envelope().unwrap_or_default();
     let row = envelope["after"].as_object().into_iter().flatten();
-    let texts = row
-        .filter_map(|(_, value)| value.as_str())
-        .filter(|text| text.len() > 6 && *text != "__debezium_unavailable_value");
+    let texts = row.filter_map(|(_, value)| value.as_str()).filter(|text| text.len() > 6 && !SAYABLE.contains(text));
     match texts.into_iter().find(|text| said.contains(text)) {
         Some(_) => Err(format!("the message holds a value of the row: {said}")),
         None => Ok(()),
     }
 }
 
-/// The stops must be these offsets, each with its words.
+/// The stops must be these offsets, each with its words. A record that is no change is met before
+/// those that do not fit the destination.
 pub fn stops(found: &[Stopped], wanted: &[(i64, &str)]) -> Result<(), String> {
+    let mut found = found.to_vec();
+    found.sort_by_key(|stop| stop.offset);
     let offsets: Vec<i64> = found.iter().map(|stop| stop.offset).collect();
     if !offsets.iter().eq(wanted.iter().map(|(offset, _)| offset)) {
         return Err(format!("stopped at {offsets:?}, wanted at {wanted:?}: {found:#?}"));
@@ -175,10 +180,21 @@ pub fn large(case: &Case, sink: Sink) -> Outcome {
 /// B75: a row that breaks a constraint, and a table that is not there, between good ones.
 pub fn one_bad_row(case: &Case, sink: Sink) -> Outcome {
     let mut stand = Stand::of(case, sink);
+    // What Settle keeps of the log is made by a run that reads nothing of interest.
+    stand.anchor();
+    stand.configure();
+    let nothing = Entry { partition: 7, key: None, value: None, ..case.entries()[0].clone() };
+    stand.feed([nothing]);
+    stand.run_to_end()?;
     stand.settings.sink = "create = false\n".to_owned();
+    if sink == Sink::ClickHouse {
+        // The server does not say which row of a block breaks a constraint.
+        stand.settings.batch = "max_rows = 1".to_owned();
+    }
     for (table, check) in [("a", "CHECK (v <> 'violates CHECK')"), ("b", "CHECK (v <> '')")] {
         match sink {
-            Sink::Sqlite => stand.sql(&format!("CREATE TABLE {table} (id INTEGER PRIMARY KEY, v TEXT {check})"))?,
+            Sink::Sqlite => stand.sql(&format!("CREATE TABLE {table} (id INTEGER PRIMARY KEY, v TEXT {check}, _op TEXT, _source_ts_ms INTEGER, \
+                 _version_hi INTEGER NOT NULL DEFAULT 0, _version_lo INTEGER NOT NULL DEFAULT 0)"))?,
             Sink::ClickHouse => stand.sql(&format!(
                 "CREATE TABLE {table} (id Int32, v Nullable(String), _op String, _source_ts_ms Int64, _is_deleted UInt8, \
                  _version UInt128, CONSTRAINT ok {check}) ENGINE = ReplacingMergeTree(_version, _is_deleted) ORDER BY id"
@@ -188,7 +204,6 @@ pub fn one_bad_row(case: &Case, sink: Sink) -> Outcome {
     stand.configure();
     let (known, unknown): (Vec<Entry>, Vec<Entry>) =
         case.entries().into_iter().partition(|entry| entry.topic != "srv.public.missing");
-    stand.anchor();
     // The missing table stops the run; its partition does not advance, and nothing is lost.
     stand.feed(unknown.clone());
     let ran = stand.run(&["--until-end"]);

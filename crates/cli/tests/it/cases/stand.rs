@@ -179,9 +179,10 @@ impl Stand {
         self.stage.write(file, &text);
     }
 
-    /// ClickHouse is reached through this address from now on.
-    pub fn reach_through(&mut self, url: &str) {
-        self.url = Some(url.to_owned());
+    /// ClickHouse is reached through this address from now on; through its own where none.
+    pub fn reach_through(&mut self, url: Option<&str>) {
+        self.url = url.map(str::to_owned);
+        self.configure();
     }
 
     /// Records may be taken out from now on.
@@ -272,11 +273,6 @@ impl Stand {
         std::fs::write(path, moved.join("\n")).unwrap();
     }
 
-    /// The database of ClickHouse.
-    pub fn clickhouse(&self) -> &Client {
-        self.database.as_ref().expect("a stand with ClickHouse")
-    }
-
     /// The database file of SQLite.
     pub fn sqlite(&self) -> Connection {
         Connection::open(self.stage.path("shop.db")).unwrap()
@@ -307,10 +303,10 @@ impl Stand {
 
     /// The current rows of a table, seen through `columns`.
     pub fn select(&self, columns: &str, name: &str) -> Vec<Row> {
-        if !self.has_table(name) {
+        let view = if self.sink == Sink::Sqlite { name.to_owned() } else { format!("{name}_current") };
+        if !self.has_table(&view) {
             return Vec::new();
         }
-        let view = if self.sink == Sink::Sqlite { name.to_owned() } else { format!("{name}_current") };
         self.rows(&format!("SELECT {columns} FROM {}", self.sink.quoted(&view)))
     }
 

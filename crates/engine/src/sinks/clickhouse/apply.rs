@@ -130,7 +130,27 @@ impl Encoder<'_, '_> {
         let table = &known.table.name;
         let statement =
             format!("INSERT INTO {table} ({}) FORMAT ArrowStream", identifiers(names.iter().map(String::as_str)));
-        self.server.client.insert(&format!("inserting into {table}"), &statement, body).await
+        let sent = self.server.client.insert(&format!("inserting into {table}"), &statement, body).await;
+        sent.map_err(|error| self.with_places(error, rows))
+    }
+
+    /// The server does not say which row of a block it refused: only these can be.
+    fn with_places(&self, mut error: SinkError, rows: &[usize]) -> SinkError {
+        let place = |row: &usize| self.rows.read[*row].row.change().place();
+        if error.kind == FailureKind::Row
+            && let (Some(first), Some(last)) = (rows.first(), rows.last())
+        {
+            error.context = match rows.len() {
+                1 => format!("record {}: {}", place(first), error.context),
+                many => format!(
+                    "one of {many} rows, from record {} to {}: {}; [batch] max_rows = 1 tells which",
+                    place(first),
+                    place(last),
+                    error.context
+                ),
+            };
+        }
+        error
     }
 
     /// The names of the block's columns, and its bytes.
