@@ -4,6 +4,7 @@
 //! offset. Nothing here knows Kafka or a destination.
 
 mod commits;
+mod gap;
 mod line;
 mod owners;
 pub mod progress;
@@ -16,7 +17,7 @@ use settle_core::fold::Limits;
 use settle_core::lane::LoneTombstones;
 use settle_core::position::Partition;
 use settle_core::refusal::Refusal;
-use settle_core::sink::{PlacedPartition, Places, Sink, SinkError};
+use settle_core::sink::{PlacedPartition, Sink, SinkError};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -117,7 +118,17 @@ pub async fn run(
         _ if run.shutdown.request() == Request::Abort => Ok(Drained::CutShort),
         // A failed sink writes nothing more; what it wrote before is committed.
         Some(RunError::Sink(_) | RunError::Bug(_)) => run.commit_all(limit).await,
-        _ => run.drain(limit).await,
+        _ => match run.drain(limit).await {
+            Err(RunError::Sink(failed)) => {
+                // It failed while draining: what it wrote before is committed, too.
+                let limit = run.drain_limit();
+                if let Err(also) = run.commit_all(Some(limit)).await {
+                    tracing::warn!(error = %also, "offsets could not be committed; what they cover will be delivered again");
+                }
+                Err(RunError::Sink(failed))
+            }
+            drained => drained,
+        },
     };
     match ended {
         Ok(Drained::CutShort) if error.is_none() => why = INTERRUPTED,
@@ -350,7 +361,7 @@ impl Run {
                 applied = self.proofs.recv() => self.settle(applied)?,
             }
         };
-        refuse_gaps(&assignments, &places)?;
+        gap::refuse(&assignments, &places)?;
         self.report.assigned += assignments.len() as u64;
         self.away_since = None;
         self.quiet_since = Instant::now();
@@ -464,25 +475,6 @@ impl Run {
     fn now_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
-}
-
-/// A group that has no offset starts at the beginning of the log. Where the destination holds its
-/// records up to an offset that is not in the log any more, what lay between was never read.
-fn refuse_gaps(assignments: &[Assignment], places: &Places) -> Result<(), RunError> {
-    for assignment in assignments.iter().filter(|assignment| !assignment.resumed) {
-        let Assignment { partition, topic_id, start, .. } = assignment;
-        let held = topic_id.and_then(|id| places.applied_of(id, partition));
-        if let Some(held) = held.filter(|held| held < start) {
-            let message = format!(
-                "the group has no offset in {partition}, the destination holds its records up to offset {held}, and the \
-                 log begins at {start}: the group lost its offsets, and what lay between was removed before it was read. To \
-                 go on without it, move the group to {start}; rows that changed in the gap are right again after a new \
-                 snapshot"
-            );
-            return Err(RunError::Source(SourceError::new(SourceFailure::Contract, message)));
-        }
-    }
-    Ok(())
 }
 
 /// Waits until `when`; for ever where none.

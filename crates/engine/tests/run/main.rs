@@ -64,12 +64,21 @@ async fn a_failure_without_a_cure_stops_and_commits_nothing_of_its_batch() {
 
 #[tokio::test]
 async fn what_was_durable_before_a_failure_is_committed() {
-    for durable in 0..5 {
+    // While it reads, and while it drains behind the end of the source.
+    for (durable, ends) in (0..5).flat_map(|durable| [(durable, false), (durable, true)]) {
         let mut told = Told::start(options());
         told.sink.succeed(durable);
         told.sink.fail(&[FailureKind::Row]);
         told.send(SourceEvent::Assigned(vec![assignment(0, 1)])).await;
-        told.send(SourceEvent::Records(chunk(0, 1, 0..20))).await;
+        told.send(SourceEvent::Records(chunk(
+            0,
+            1,
+            0..if ends { 2 * i64::try_from(durable).unwrap() + 1 } else { 20 },
+        )))
+        .await;
+        if ends {
+            told.send(SourceEvent::Ended).await;
+        }
         let ended = told.ended().await;
         assert!(matches!(ended.error, Some(RunError::Sink(_))), "{:?}", ended.error);
         let wanted: Vec<_> = (durable > 0).then(|| (0, 2 * i64::try_from(durable).unwrap())).into_iter().collect();
