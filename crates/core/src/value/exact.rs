@@ -138,7 +138,13 @@ fn digits<'t>(text: &'t str, kind: &Kind) -> Result<Exact<'t>, ValueError> {
 }
 
 fn words(text: &str) -> Option<Exact<'_>> {
-    NotFinite::of(text).map(Exact::NotFinite).or_else(|| Number::parse(text).map(Exact::Digits))
+    let number = || Number::parse(text).filter(|_| !has_leading_zeros(text)).map(Exact::Digits);
+    NotFinite::of(text).map(Exact::NotFinite).or_else(number)
+}
+
+/// No connector writes a number so. `007` is a name made of digits: as a number it would be another.
+fn has_leading_zeros(text: &str) -> bool {
+    matches!(text.strip_prefix('-').unwrap_or(text).as_bytes(), [b'0', b'0'..=b'9', ..])
 }
 
 fn scaled<'t>(unscaled: Decimal, scale: i32) -> Result<Exact<'t>, ValueError> {

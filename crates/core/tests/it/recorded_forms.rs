@@ -59,9 +59,9 @@ outbox outboxmin.event.charge: no envelope=3
 outbox outboxmin.event.email: no envelope=3
 pg-avro-confluent shopv.public.all_types.b64: Confluent framing=10
 pg-avro-confluent shopv.public.all_types.decoded: r=10
-pg-avro-confluent shopv.public.customers.b64: Confluent framing=16 unreadable key=1
+pg-avro-confluent shopv.public.customers.b64: Confluent framing=16 Tombstone=1
 pg-avro-confluent shopv.public.customers.decoded: Tombstone=1 c=2 d=1 r=12 u=1
-pg-avro-confluent shopv.public.order_items.b64: Confluent framing=7 unreadable key=1
+pg-avro-confluent shopv.public.order_items.b64: Confluent framing=7 Tombstone=1
 pg-avro-confluent shopv.public.order_items.decoded: Tombstone=1 c=1 d=1 r=4 u=1
 pg-avro-confluent shopv.public.orders.b64: Confluent framing=12
 pg-avro-confluent shopv.public.orders.decoded: c=1 r=9 u=2

@@ -203,9 +203,9 @@ impl<'a> Reader<'a> {
     }
 
     fn take(&mut self, record: Record, text: &str) -> Result<(), Stop> {
-        let topic = record.partition.topic.clone();
+        let topic = &record.partition.topic;
         // Before any of its records is delivered: they would be read as a second life of the log.
-        if let Some(other) = self.elsewhere.get(&topic) {
+        if let Some(other) = self.elsewhere.get(topic) {
             let message = format!(
                 "topic {topic} is in two captures, {other} and {}: a topic is one log, so read them in two runs or join \
                  the files",
@@ -213,7 +213,7 @@ impl<'a> Reader<'a> {
             );
             return Err(SourceError::new(SourceFailure::Contract, message).into());
         }
-        let topic_id = self.topic_id(&topic, text)?;
+        let topic_id = self.topic_id(topic, text)?;
         let next = match self.next.get(&record.partition) {
             Some(&next) => next,
             None => self.assign(&record, topic_id)?,
@@ -241,8 +241,8 @@ impl<'a> Reader<'a> {
         let id = match (self.config.topic_id, other) {
             (Some(_), Some(other)) => {
                 let message = format!(
-                    "{} holds {topic} beside {other}, and [source] topic_id is the identity of one log; read one topic \
-                     a run ([source] topics), or leave topic_id out",
+                    "{} holds {topic}, {other} was read before it, and [source] topic_id is the identity of one log; read \
+                     one topic a run ([source] topics), or leave topic_id out",
                     self.name
                 );
                 return Err(SourceError::new(SourceFailure::Contract, message).into());

@@ -4,6 +4,7 @@
 //! offset. Nothing here knows Kafka or a destination.
 
 mod commits;
+mod gap;
 mod line;
 mod owners;
 pub mod progress;
@@ -118,7 +119,17 @@ pub async fn run(
         _ if run.shutdown.request() == Request::Abort => Ok(Drained::CutShort),
         // A failed sink writes nothing more; what it wrote before is committed.
         Some(RunError::Sink(_) | RunError::Bug(_)) => run.commit_all(limit).await,
-        _ => run.drain(limit).await,
+        _ => match run.drain(limit).await {
+            Err(RunError::Sink(failed)) => {
+                // It failed while draining: what it wrote before is committed, too.
+                let limit = run.drain_limit();
+                if let Err(also) = run.commit_all(Some(limit)).await {
+                    tracing::warn!(error = %also, "offsets could not be committed; what they cover will be delivered again");
+                }
+                Err(RunError::Sink(failed))
+            }
+            drained => drained,
+        },
     };
     match ended {
         Ok(Drained::CutShort) if error.is_none() => why = INTERRUPTED,
@@ -351,6 +362,7 @@ impl Run {
                 applied = self.proofs.recv() => self.settle(applied)?,
             }
         };
+        gap::refuse(&assignments, &places)?;
         self.report.assigned += assignments.len() as u64;
         self.away_since = None;
         self.quiet_since = Instant::now();

@@ -63,6 +63,31 @@ async fn a_failure_without_a_cure_stops_and_commits_nothing_of_its_batch() {
 }
 
 #[tokio::test]
+async fn what_was_durable_before_a_failure_is_committed() {
+    // While it reads, and while it drains behind the end of the source.
+    for (durable, ends) in (0..5).flat_map(|durable| [(durable, false), (durable, true)]) {
+        let mut told = Told::start(options());
+        told.sink.succeed(durable);
+        told.sink.fail(&[FailureKind::Row]);
+        told.send(SourceEvent::Assigned(vec![assignment(0, 1)])).await;
+        told.send(SourceEvent::Records(chunk(
+            0,
+            1,
+            0..if ends { 2 * i64::try_from(durable).unwrap() + 1 } else { 20 },
+        )))
+        .await;
+        if ends {
+            told.send(SourceEvent::Ended).await;
+        }
+        let ended = told.ended().await;
+        assert!(matches!(ended.error, Some(RunError::Sink(_))), "{:?}", ended.error);
+        let wanted: Vec<_> = (durable > 0).then(|| (0, 2 * i64::try_from(durable).unwrap())).into_iter().collect();
+        assert_eq!(told.offsets.last(), wanted);
+        assert_eq!(ended.report.committed.len(), wanted.len());
+    }
+}
+
+#[tokio::test]
 async fn a_revoked_partition_is_drained_and_committed_before_it_goes() {
     let mut told = Told::start(Options { limits: Limits { max_rows: 100, ..options().limits }, ..options() });
     told.send(SourceEvent::Assigned(vec![assignment(0, 1), assignment(1, 2)])).await;
@@ -200,6 +225,27 @@ async fn the_first_request_drains_and_the_second_aborts() {
     let ended = told.ended().await;
     assert_eq!((ended.report.ended.as_str(), ended.report.unsettled), ("interrupted", 2));
     assert_eq!(told.offsets.committed(), []);
+}
+
+#[tokio::test]
+async fn a_group_without_offsets_is_refused_where_the_log_begins_behind_what_the_destination_holds() {
+    let start_at = |start| settle_engine::source::Assignment { start, ..assignment(0, 1) };
+    let mut told = Told::start(options());
+    told.sink.holds(&assignment(0, 1), 3);
+    told.send(SourceEvent::Assigned(vec![start_at(7)])).await;
+    let said = told.ended().await.error.unwrap().to_string();
+    assert!(said.contains("holds its records up to offset 3, and the log begins at 7"), "{said}");
+    assert_eq!(told.offsets.committed(), []);
+    // Without a gap it is read again, which changes nothing: a crash before the first commit looks so.
+    for (start, held, resumed) in [(0, 3, false), (3, 3, false), (7, 3, true)] {
+        let mut told = Told::start(options());
+        told.sink.holds(&assignment(0, 1), held);
+        let assigned = settle_engine::source::Assignment { resumed, ..start_at(start) };
+        told.send(SourceEvent::Assigned(vec![assigned])).await;
+        told.send(SourceEvent::Records(chunk(0, 1, start..start + 2))).await;
+        told.offsets.until_committed(&[(0, start + 2)]).await;
+        assert!(told.end().await.error.is_none());
+    }
 }
 
 #[tokio::test]

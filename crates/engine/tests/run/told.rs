@@ -124,8 +124,9 @@ pub struct SinkHandle(Arc<SinkState>);
 
 struct SinkState {
     held: watch::Sender<bool>,
-    failures: Mutex<VecDeque<FailureKind>>,
+    failures: Mutex<VecDeque<Option<FailureKind>>>,
     attempts: Mutex<Vec<String>>,
+    places: Mutex<Places>,
     applying: watch::Sender<usize>,
 }
 
@@ -135,6 +136,7 @@ impl Default for SinkState {
             held: watch::Sender::new(false),
             failures: Mutex::default(),
             attempts: Mutex::default(),
+            places: Mutex::default(),
             applying: watch::Sender::new(0),
         }
     }
@@ -150,7 +152,18 @@ impl SinkHandle {
     }
 
     pub fn fail(&self, kinds: &[FailureKind]) {
-        self.0.failures.lock().unwrap().extend(kinds);
+        self.0.failures.lock().unwrap().extend(kinds.iter().copied().map(Some));
+    }
+
+    /// The next attempts succeed, before what it is told next.
+    pub fn succeed(&self, times: usize) {
+        self.0.failures.lock().unwrap().extend(std::iter::repeat_n(None, times));
+    }
+
+    /// It holds records of the partition up to this offset.
+    pub fn holds(&self, assignment: &Assignment, next: Offset) {
+        let place = PlacedPartition { topic_id: assignment.topic_id.unwrap(), partition: assignment.partition.clone() };
+        self.0.places.lock().unwrap().applied.push((place, next));
     }
 
     /// Every attempt, as the rows of its batch.
@@ -170,7 +183,7 @@ impl Sink for SinkHandle {
     }
 
     fn open<'a>(&'a mut self, _parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<Places, SinkError>> {
-        Box::pin(async { Ok(Places::default()) })
+        Box::pin(async { Ok(self.0.places.lock().unwrap().clone()) })
     }
 
     #[expect(clippy::disallowed_methods, reason = "a destination that acknowledges")]
@@ -182,7 +195,7 @@ impl Sink for SinkHandle {
             self.0.attempts.lock().unwrap().push(rows.join(" "));
             let mut held = self.0.held.subscribe();
             held.wait_for(|held| !held).await.unwrap();
-            if let Some(kind) = self.0.failures.lock().unwrap().pop_front() {
+            if let Some(Some(kind)) = self.0.failures.lock().unwrap().pop_front() {
                 return Err(SinkError::new(kind, "write", "told to fail"));
             }
             Ok(Durable::mint(batch, Outcome { applied: batch.row_count() as u64, stale: 0 }))

@@ -7,8 +7,10 @@ mod faults;
 mod poison;
 mod refusals;
 mod rows;
+mod schemas;
 mod stand;
 mod types;
+mod variants;
 mod verdict;
 mod walk;
 

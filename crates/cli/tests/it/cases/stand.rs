@@ -334,7 +334,7 @@ impl Stand {
 
 fn sqlite_rows(connection: &Connection, sql: &str) -> Vec<Row> {
     let mut statement = connection.prepare(sql).unwrap();
-    let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let rows = statement.query_map([], |row| {
         let text = |at| -> rusqlite::Result<Option<String>> {
             Ok(match row.get_ref(at)? {

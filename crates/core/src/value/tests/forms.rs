@@ -6,6 +6,24 @@ use base64::engine::general_purpose::STANDARD;
 use super::*;
 
 #[test]
+fn text_with_leading_zeros_is_no_number() {
+    // A column that was a number and became text: `007` must not be stored as 7.
+    let conventions = Conventions { decimal: Some(DecimalMode::String), ..Conventions::default() };
+    let kinds =
+        [Kind::Int { bits: 64, signed: true }, Kind::Decimal { precision: 12, scale: 2 }, Kind::Float64, Kind::Float32];
+    for kind in kinds {
+        for origin in [Origin::Connect(&SourceType::Text), Origin::Schemaless(&conventions)] {
+            for text in ["\"007\"", "\"-01\"", "\"00.5\""] {
+                assert!(matches!(decode(text, origin, &kind), Err(ValueError::Form { .. })), "{text} as {kind}");
+            }
+            for text in ["\"7\"", "\"0\"", "\"-0\"", "\"0E+3\""] {
+                assert!(decode(text, origin, &kind).is_ok(), "{text} as {kind}: {:?}", decode(text, origin, &kind));
+            }
+        }
+    }
+}
+
+#[test]
 fn arrays_of_encoded_elements_are_written_out() {
     let array = |element| SourceType::Array(Box::new(element));
     let decimals = array(SourceType::Decimal { scale: 2, precision: None });
