@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::LogFormat;
+use crate::progress::Above;
 
 /// Starts logging at `level`, unless `SETTLE_LOG` says otherwise.
 pub(crate) fn start(format: LogFormat, level: &str) {
@@ -16,7 +17,7 @@ pub(crate) fn start(format: LogFormat, level: &str) {
     };
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| Above)
         .with_target(false)
         .with_ansi(std::io::stderr().is_terminal());
     // A second start in one process (tests) keeps the first.

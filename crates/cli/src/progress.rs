@@ -1,17 +1,34 @@
 //! One line of progress on a terminal.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use settle_engine::run::progress::Watch;
 
-/// Shows the run until it is dropped; nothing where standard error is no terminal.
+/// Standard error as a terminal: what is logged stands above the line of progress.
+static TERMINAL: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
+
+/// Standard error for logs.
+pub(crate) struct Above;
+
+impl Write for Above {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        TERMINAL.suspend(|| io::stderr().write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+/// Shows the run until it ends; nothing where standard error is no terminal.
 pub(crate) async fn show(mut watch: Watch) {
-    if !std::io::stderr().is_terminal() {
+    if !io::stderr().is_terminal() {
         return;
     }
-    let bar = ProgressBar::new_spinner();
+    let bar = TERMINAL.add(ProgressBar::new_spinner());
     if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed_precise} {msg}") {
         bar.set_style(style);
     }

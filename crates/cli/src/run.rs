@@ -59,8 +59,13 @@ async fn run(config: Config, args: &RunArgs) -> Exit {
     let (show, watch) = progress::channel();
     let shown = tokio::spawn(bar::show(watch));
     let Ended { report, error } = run::run(source, sink, config.target, options, show, shutdown).await;
-    shown.abort();
+    // It ends with the run, and clears its line before the report is printed.
+    let _ = tokio::time::timeout(Duration::from_secs(1), shown).await;
     report::print(&report, guarantee, args.report);
+    if !report.is_sound() {
+        eprintln!("settle: an invariant of settle does not hold (see the report); please report this bug with it");
+        return Exit::Bug;
+    }
     match error {
         Some(error) => fail(exit::of_run(&error), &error),
         None if report.ended == "interrupted" => Exit::Interrupted,

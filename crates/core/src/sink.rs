@@ -152,7 +152,7 @@ pub struct SinkError {
     pub operation: String,
     /// What happened and how to fix it. No row values.
     pub context: String,
-    /// Index of the row at fault inside the batch's changes, where the sink knows.
+    /// The error beneath, where there is one.
     pub source: Option<Box<dyn Error + Send + Sync>>,
 }
 

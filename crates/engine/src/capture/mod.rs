@@ -6,7 +6,7 @@
 mod line;
 mod offsets;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -105,12 +105,23 @@ fn read_all(config: &CaptureConfig, files: &[Arc<OffsetFile>], events: &Sender<S
         return reader.read(&mut std::io::stdin().lock());
     }
     let mut owners: HashMap<Arc<str>, String> = HashMap::new();
+    let mut unwanted = BTreeSet::new();
     for (path, offsets) in config.paths.iter().zip(files) {
         let name = path.display().to_string();
         let mut reader = Reader::new(name.clone(), config, Some(offsets.clone()), events);
         reader.elsewhere.clone_from(&owners);
         reader.read(&mut open(path)?)?;
         owners.extend(reader.topics.into_keys().map(|topic| (topic, name.clone())));
+        unwanted.append(&mut reader.unwanted);
+    }
+    if owners.is_empty() && !unwanted.is_empty() {
+        let found: Vec<&str> = unwanted.iter().take(5).map(|topic| &**topic).collect();
+        let message = format!(
+            "no topic of the captures matches topics = {:?} in [source]; they hold {}",
+            config.topics,
+            found.join(", ")
+        );
+        return Err(SourceError::new(SourceFailure::Contract, message).into());
     }
     Ok(())
 }
@@ -142,6 +153,8 @@ struct Reader<'a> {
     topics: HashMap<Arc<str>, TopicId>,
     /// Topics of the captures before, with the capture that has them.
     elsewhere: HashMap<Arc<str>, String>,
+    /// Topics that are not asked for.
+    unwanted: BTreeSet<Arc<str>>,
     next: HashMap<Partition, Offset>,
     chunk: Vec<Record>,
     chunk_bytes: usize,
@@ -154,8 +167,18 @@ impl<'a> Reader<'a> {
         offsets: Option<Arc<OffsetFile>>,
         events: &'a Sender<SourceEvent>,
     ) -> Self {
-        let (topics, elsewhere, next) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { name, config, offsets, events, topics, elsewhere, next, chunk: Vec::new(), chunk_bytes: 0 }
+        Self {
+            name,
+            config,
+            offsets,
+            events,
+            topics: HashMap::new(),
+            elsewhere: HashMap::new(),
+            unwanted: BTreeSet::new(),
+            next: HashMap::new(),
+            chunk: Vec::new(),
+            chunk_bytes: 0,
+        }
     }
 
     fn read(&mut self, input: &mut dyn BufRead) -> Result<(), Stop> {
@@ -172,6 +195,8 @@ impl<'a> Reader<'a> {
             let record = parse(&text, number, &self.name)?;
             if wanted(&self.config.topics, &record.partition.topic) {
                 self.take(record, text.trim_end())?;
+            } else if !self.unwanted.contains(&record.partition.topic) {
+                self.unwanted.insert(record.partition.topic);
             }
         }
         self.flush()

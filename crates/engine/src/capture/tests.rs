@@ -6,14 +6,19 @@ fn line(topic: &str, offset: Offset) -> String {
 
 /// What reading these captures comes to: records by topic and offset, and why it failed.
 fn read(captures: &[&[String]]) -> (Vec<(String, Offset)>, Option<String>) {
+    read_topics(captures, &[])
+}
+
+fn read_topics(captures: &[&[String]], topics: &[&str]) -> (Vec<(String, Offset)>, Option<String>) {
     let folder = tempfile::tempdir().unwrap();
     let write = |(number, lines): (usize, &&[String])| {
         let path = folder.path().join(format!("{number}.jsonl"));
         std::fs::write(&path, lines.join("\n")).unwrap();
         path
     };
+    let topics = topics.iter().map(|topic| (*topic).to_owned()).collect();
     let paths = captures.iter().enumerate().map(write).collect();
-    let config = CaptureConfig { paths, topics: Vec::new(), group: "g".to_owned(), topic_id: None };
+    let config = CaptureConfig { paths, topics, group: "g".to_owned(), topic_id: None };
     let mut source = start(config).unwrap();
     let mut records = Vec::new();
     loop {
@@ -46,4 +51,16 @@ fn a_topic_in_a_second_capture_is_refused_before_its_records_are_delivered_again
 fn empty_lines_and_carriage_returns_mean_nothing() {
     let (records, error) = read(&[&[String::new(), line("a", 0) + "\r", " ".to_owned(), line("a", 1) + "\r\n"]]);
     assert_eq!((records.len(), error), (2, None));
+}
+
+#[test]
+fn a_pattern_that_no_topic_matches_is_refused_with_those_that_are_there() {
+    let (records, error) = read_topics(&[&[line("shop.orders", 0)], &[line("shop.items", 0)]], &["shop.order"]);
+    assert_eq!(records, []);
+    assert_eq!(
+        error.unwrap(),
+        "no topic of the captures matches topics = [\"shop.order\"] in [source]; they hold shop.items, shop.orders"
+    );
+    let (records, error) = read_topics(&[&[line("shop.orders", 0)], &[line("shop.items", 0)]], &["shop.o*"]);
+    assert_eq!((records.len(), error), (1, None));
 }

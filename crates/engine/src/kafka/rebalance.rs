@@ -12,7 +12,7 @@ use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaError;
 use settle_core::position::{Offset, Partition};
 use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::client;
 use super::context::Rebalance;
@@ -20,6 +20,7 @@ use super::intake::Intake;
 use super::outlet::Stop;
 use super::reader::{Away, Reader};
 use super::start::{self, Start};
+use super::thread::TELL_AFTER;
 use crate::source::{Assignment, SourceError, SourceEvent, SourceFailure};
 
 /// Rest between two attempts to find out where partitions start.
@@ -72,6 +73,7 @@ impl Reader {
 
     /// Asks until the broker answers: a start that is only guessed could skip records.
     async fn find_starts(&mut self, list: &TopicPartitionList) -> Result<Vec<Start>, Stop> {
+        let patience = Instant::now() + TELL_AFTER;
         loop {
             match start::resolve(&self.consumer, &self.config, self.ends.as_ref(), list) {
                 Ok(starts) => {
@@ -79,8 +81,10 @@ impl Reader {
                     return Ok(starts);
                 }
                 Err(error) if error.kind == SourceFailure::Unreachable => {
-                    let error = client::explain(&self.consumer, &self.config, error);
-                    self.away(Away::Silent, error);
+                    if Instant::now() >= patience {
+                        let error = client::explain(&self.consumer, &self.config, error);
+                        self.away(Away::Silent, error);
+                    }
                     self.look_for_topics()?;
                     self.pause(RETRY_AFTER).await?;
                 }

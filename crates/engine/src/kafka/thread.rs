@@ -6,6 +6,7 @@ use std::time::Duration;
 use rdkafka::consumer::Consumer as _;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use super::client::{self, Consumer};
 use super::config::{Bound, KafkaConfig};
@@ -19,6 +20,9 @@ use crate::source::{Source, SourceError, SourceEvent, SourceFailure};
 /// Patience with one question: a broker that is down should be reported soon. One that is only
 /// slow is asked again over the connection that it opened meanwhile.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// A broker that is not ready for so long is told to be away; a topic that was just made has no
+/// leader for a moment.
+pub(super) const TELL_AFTER: Duration = Duration::from_secs(2);
 /// Rest between two attempts.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 /// How long a commit under way may hold up the end.
@@ -69,7 +73,7 @@ struct Shared {
 
 fn live(runtime: &Runtime, config: KafkaConfig, first: Consumer, outlet: Outlet, shared: &Shared) {
     runtime.block_on(async {
-        let found = Search { config: &config, client: first, outlet: &outlet, away: false }.find().await;
+        let found = Search { config: &config, client: first, outlet: &outlet }.find().await;
         let (topics, ends) = match found {
             Ok(found) => found,
             Err(stop) => return end(&outlet, stop).await,
@@ -117,15 +121,16 @@ struct Search<'a> {
     config: &'a KafkaConfig,
     client: Consumer,
     outlet: &'a Outlet,
-    away: bool,
 }
 
 impl Search<'_> {
-    async fn find(mut self) -> Result<(Vec<Topic>, Option<Ends>), Stop> {
+    async fn find(self) -> Result<(Vec<Topic>, Option<Ends>), Stop> {
+        let patience = Instant::now() + TELL_AFTER;
+        let mut away = false;
         loop {
             let error = match self.ask() {
                 Ok(found) => {
-                    if self.away {
+                    if away {
                         self.send(SourceEvent::Back).await?;
                     }
                     return Ok(found);
@@ -135,8 +140,8 @@ impl Search<'_> {
             if error.kind != SourceFailure::Unreachable {
                 return Err(error.into());
             }
-            if !self.away {
-                self.away = true;
+            if !away && Instant::now() >= patience {
+                away = true;
                 self.send(SourceEvent::Away(error)).await?;
             }
             tokio::select! { biased;

@@ -14,6 +14,7 @@ mod writer;
 use std::time::Duration;
 
 use settle_core::fold::Limits;
+use settle_core::invariant;
 use settle_core::lane::LoneTombstones;
 use settle_core::position::Partition;
 use settle_core::refusal::Refusal;
@@ -459,6 +460,7 @@ impl Run {
         report.redelivered = self.line.redelivered;
         report.batches = self.line.batches;
         report.committed = self.commits.committed();
+        report.broken_invariants = invariant::broken().map(|(name, times)| (name.to_owned(), times)).collect();
         report
     }
 

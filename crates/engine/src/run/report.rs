@@ -31,11 +31,18 @@ pub struct Report {
     pub lost: u64,
     /// Committed next-to-read offset per `topic:partition`.
     pub committed: BTreeMap<String, i64>,
+    /// Invariants of Settle that did not hold, with how often: a bug, whatever else was reported.
+    pub broken_invariants: BTreeMap<String, u64>,
 }
 
 impl Report {
     /// True if every record read is in exactly one place (or waits to be delivered again).
     pub fn balances(&self) -> bool {
         self.tally.read == self.tally.placed() + self.unsettled
+    }
+
+    /// True if nothing in the run's own books speaks of a bug.
+    pub fn is_sound(&self) -> bool {
+        self.balances() && self.broken_invariants.is_empty()
     }
 }

@@ -9,7 +9,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Produc
 use rdkafka::types::RDKafkaRespErr;
 use settle_core::position::Partition;
 use settle_engine::kafka::{KafkaConfig, probe};
-use settle_engine::source::{SourceEvent, SourceFailure};
+use settle_engine::source::SourceFailure;
 use settle_testkit::kafka as broker;
 
 use crate::stage::{LIMIT, Reading, config, numbered};
@@ -24,15 +24,11 @@ async fn a_broker_that_is_down_at_the_start_is_told_once_with_its_address() {
     let brokers = format!("127.0.0.1:{}", closed_port());
     let config = KafkaConfig { brokers: brokers.clone(), ..config("g", &["t"]) };
     let mut reading = Reading::start(config.clone());
-    match reading.next().await {
-        SourceEvent::Away(error) => {
-            assert_eq!(error.kind, SourceFailure::Unreachable);
-            let message = error.to_string();
-            assert!(message.starts_with(&format!("Kafka at {brokers} does not answer: ")), "{message}");
-            assert!(message.contains("Connection refused"), "{message}");
-        }
-        other => panic!("instead of an outage: {other:?}"),
-    }
+    let error = reading.away().await;
+    assert_eq!(error.kind, SourceFailure::Unreachable);
+    let message = error.to_string();
+    assert!(message.starts_with(&format!("Kafka at {brokers} does not answer: ")), "{message}");
+    assert!(message.contains("Connection refused"), "{message}");
     let again = tokio::time::timeout(Duration::from_secs(5), reading.events.recv()).await;
     assert!(again.is_err(), "told twice: {again:?}");
     reading.close().await;
@@ -85,18 +81,12 @@ async fn a_broker_that_goes_and_comes_back_is_told_and_nothing_is_lost() {
     assert_eq!(reading.values_of(&partition, 3).await, numbered(0, 3));
 
     cluster.mock.broker_down(1).unwrap();
-    match reading.next_but_records().await {
-        SourceEvent::Away(error) => assert_eq!(error.kind, SourceFailure::Unreachable),
-        other => panic!("instead of an outage: {other:?}"),
-    }
+    assert_eq!(reading.away().await.kind, SourceFailure::Unreachable);
     let unable = tokio::time::timeout(LIMIT, reading.offsets.commit(&[(partition.clone(), 3)])).await.unwrap();
     assert_eq!(unable.unwrap_err().kind, SourceFailure::Unreachable);
 
     cluster.mock.broker_up(1).unwrap();
-    match reading.next_but_records().await {
-        SourceEvent::Back => {}
-        other => panic!("instead of a return: {other:?}"),
-    }
+    reading.back().await;
     cluster.produce(3, 2);
     assert_eq!(reading.values_of(&partition, 2).await, numbered(3, 2));
     reading.commit(&partition, 5).await;
@@ -112,10 +102,7 @@ async fn a_source_whose_broker_is_away_closes_all_the_same() {
     assert_eq!(reading.assigned().await.len(), 1);
     reading.values_of(&partition, 1).await;
     cluster.mock.broker_down(1).unwrap();
-    match reading.next_but_records().await {
-        SourceEvent::Away(_) => {}
-        other => panic!("instead of an outage: {other:?}"),
-    }
+    reading.away().await;
     tokio::time::timeout(Duration::from_secs(20), reading.close()).await.expect("closed in time");
 }
 
@@ -130,18 +117,11 @@ async fn access_that_is_taken_away_and_granted_again() {
 
     let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
     cluster.mock.topic_error(&cluster.topic, denied).unwrap();
-    match reading.next_but_records().await {
-        SourceEvent::Away(error) => {
-            assert_eq!(error.kind, SourceFailure::Unreachable);
-            assert!(error.to_string().contains("denies access"), "{error}");
-        }
-        other => panic!("instead of a refusal: {other:?}"),
-    }
+    let error = reading.away().await;
+    assert_eq!(error.kind, SourceFailure::Unreachable);
+    assert!(error.to_string().contains("denies access"), "{error}");
     cluster.mock.topic_error(&cluster.topic, RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).unwrap();
-    match reading.next_but_records().await {
-        SourceEvent::Back => {}
-        other => panic!("instead of access: {other:?}"),
-    }
+    reading.back().await;
     cluster.produce(3, 1);
     assert_eq!(reading.values_of(&partition, 1).await, numbered(3, 1));
     reading.close().await;

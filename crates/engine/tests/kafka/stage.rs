@@ -102,9 +102,42 @@ impl Reading {
         Self { events, offsets }
     }
 
-    /// The next event.
-    pub async fn next(&mut self) -> SourceEvent {
+    /// The next event, whatever it is.
+    pub async fn next_of_all(&mut self) -> SourceEvent {
         tokio::time::timeout(LIMIT, self.events.recv()).await.expect("an event in time").expect("a source that goes on")
+    }
+
+    /// The next event that is not about the broker's health: on a busy machine it may well be
+    /// away for a moment.
+    pub async fn next(&mut self) -> SourceEvent {
+        loop {
+            match self.next_of_all().await {
+                SourceEvent::Away(_) | SourceEvent::Back => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// The next outage.
+    pub async fn away(&mut self) -> SourceError {
+        loop {
+            match self.next_of_all().await {
+                SourceEvent::Away(error) => return error,
+                SourceEvent::Records(_) | SourceEvent::ReachedEnd { .. } => {}
+                other => panic!("instead of an outage: {other:?}"),
+            }
+        }
+    }
+
+    /// The end of the outage.
+    pub async fn back(&mut self) {
+        loop {
+            match self.next_of_all().await {
+                SourceEvent::Back => return,
+                SourceEvent::Records(_) | SourceEvent::ReachedEnd { .. } => {}
+                other => panic!("instead of the end of an outage: {other:?}"),
+            }
+        }
     }
 
     /// The next event that is not about records.
