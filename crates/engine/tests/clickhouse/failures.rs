@@ -211,7 +211,7 @@ async fn a_constraint_of_the_table_is_the_rows_fault_and_its_values_are_not_show
         assert_eq!(error.kind, FailureKind::Row);
         assert_eq!(
             stage.message(&error),
-            "inserting into `shop`.`t`: the server refused: code 469: VIOLATED_CONSTRAINT (Constraint `small`)"
+            "inserting into `shop`.`t`: record srv.public.t:0:0: the server refused: code 469: VIOLATED_CONSTRAINT (Constraint `small`)"
         );
         assert!(!format!("{}", error.source.unwrap()).contains("4711"));
     })
