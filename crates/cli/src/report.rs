@@ -46,5 +46,9 @@ pub(crate) fn human(report: &Report, guarantee: Guarantee) -> String {
         if report.balances() { "every record is in exactly one place" } else { "THE COUNTERS DO NOT BALANCE" };
     let seconds = report.elapsed_ms / 1000;
     let millis = report.elapsed_ms % 1000;
-    format!("ended: {} after {seconds}.{millis:03} s, {} batches; {balance}\n{text}", report.ended, report.batches)
+    format!(
+        "ended: {} after {seconds}.{millis:03} s, {} batches; {balance}\n{text}",
+        report.ended.name(),
+        report.batches
+    )
 }

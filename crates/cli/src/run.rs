@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use settle_engine::config::Config;
 use settle_engine::pipeline;
-use settle_engine::run::{self, Ended, Options, progress};
+use settle_engine::run::{self, End, Ended, Options, progress};
 use settle_engine::shutdown::{self, Stopper};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -68,7 +68,7 @@ async fn run(config: Config, args: &RunArgs) -> Exit {
     }
     match error {
         Some(error) => fail(exit::of_run(&error), &error),
-        None if report.ended == "interrupted" => Exit::Interrupted,
+        None if report.ended == End::Interrupted => Exit::Interrupted,
         None => Exit::Done,
     }
 }

@@ -5,11 +5,41 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use settle_core::tally::Tally;
 
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    /// The source ended, or every partition reached the end of a bounded run.
+    #[default]
+    End,
+    /// As many records were read as were asked for.
+    MaxMessages,
+    /// No record came for the idle time.
+    Idle,
+    /// It was asked to stop.
+    Interrupted,
+    /// It failed.
+    Failed,
+}
+
+impl End {
+    /// As it stands in the report.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::End => "end",
+            Self::MaxMessages => "max-messages",
+            Self::Idle => "idle",
+            Self::Interrupted => "interrupted",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// The report of a run. All counts are of this process's run alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
-    /// Why it ended: `end`, `max-messages`, `idle`, `interrupted`, `failed`.
-    pub ended: String,
+    /// Why it ended.
+    pub ended: End,
     /// Milliseconds.
     pub elapsed_ms: u64,
     /// Where every record went.

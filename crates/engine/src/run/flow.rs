@@ -1,0 +1,314 @@
+//! The loop itself: one `select!` says what happened, one `match` decides.
+
+use std::time::Duration;
+
+use settle_core::position::Partition;
+use settle_core::sink::{PlacedPartition, Sink};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use super::commits::Commits;
+use super::line::Line;
+use super::progress::{self, Show};
+use super::report::{End, Report};
+use super::writer::{self, Applied, Order, Patience};
+use super::{Ended, Options, RunError, gap};
+use crate::config::Target;
+use crate::shutdown::{Request, Shutdown};
+use crate::source::{Assignment, Source, SourceError, SourceEvent, SourceFailure};
+
+/// Runs the pipeline from `source` to `sink` until it ends.
+pub async fn run(
+    source: Source,
+    sink: Box<dyn Sink>,
+    target: Target,
+    options: Options,
+    show: Show,
+    shutdown: Shutdown,
+) -> Ended {
+    let started = Instant::now();
+    let (orders, order_queue) = mpsc::channel(4);
+    let (proof_sender, proofs) = mpsc::channel(4);
+    let patience = Patience { deadline: options.deadline };
+    let writer = tokio::spawn(writer::write(sink, order_queue, proof_sender, show.pause, patience));
+    let mut run = Run {
+        line: Line::new(options.limits, options.lone_tombstones, options.max_messages, target),
+        commits: Commits::new(source.offsets),
+        events: source.events,
+        orders,
+        proofs,
+        shutdown,
+        options,
+        started,
+        quiet_since: started,
+        away_since: None,
+        revoking: Vec::new(),
+        caught_up: false,
+        source_ended: false,
+        progress: show.progress,
+        report: Report::default(),
+    };
+    let flowed = run.flow().await;
+    let (why, error) = run.end(flowed).await;
+    let report = run.finish(why).await;
+    writer.abort();
+    Ended { report, error }
+}
+
+/// What happened.
+enum Happened {
+    Stop,
+    Proof(Option<Applied>),
+    Committed(Result<(), SourceError>),
+    Source(Option<SourceEvent>),
+    Due,
+    Idle,
+    Away,
+}
+
+pub(super) struct Revoking {
+    pub(super) partitions: Vec<Partition>,
+    pub(super) done: oneshot::Sender<()>,
+}
+
+pub(super) struct Run {
+    pub(super) line: Line,
+    pub(super) commits: Commits,
+    pub(super) events: mpsc::Receiver<SourceEvent>,
+    pub(super) orders: mpsc::Sender<Order>,
+    pub(super) proofs: mpsc::Receiver<Applied>,
+    pub(super) shutdown: Shutdown,
+    pub(super) options: Options,
+    pub(super) started: Instant,
+    /// Since when no record came though one could have.
+    pub(super) quiet_since: Instant,
+    pub(super) away_since: Option<(Instant, SourceError)>,
+    pub(super) revoking: Vec<Revoking>,
+    pub(super) caught_up: bool,
+    pub(super) source_ended: bool,
+    pub(super) progress: watch::Sender<progress::Progress>,
+    pub(super) report: Report,
+}
+
+impl Run {
+    /// Flows until the run ends by itself, is asked to stop, or fails.
+    async fn flow(&mut self) -> Result<End, RunError> {
+        loop {
+            self.advance().await?;
+            if let Some(why) = self.ended() {
+                return Ok(why);
+            }
+            match self.next().await {
+                Happened::Stop => return Ok(End::Interrupted),
+                Happened::Proof(applied) => self.settle(applied)?,
+                Happened::Committed(result) => result.map_err(RunError::Source)?,
+                Happened::Source(event) => self.on_source(event).await?,
+                Happened::Due => {}
+                Happened::Idle => return Ok(End::Idle),
+                Happened::Away => {
+                    let error = self.away_since.take().map(|(_, error)| error);
+                    return Err(error.map_or(RunError::Bug("clock"), RunError::Source));
+                }
+            }
+        }
+    }
+
+    /// Waits for what happens next. In this order: a request to stop must not wait behind work;
+    /// proofs free room and answer revocations; commits follow proofs; new records come last.
+    async fn next(&mut self) -> Happened {
+        let due = self.line.due_at_ms().map(|ms| self.started + Duration::from_millis(ms));
+        // A source that is away is not idle.
+        let idle = self.options.idle_timeout.filter(|_| self.away_since.is_none());
+        let idle = idle.map(|timeout| self.quiet_since + timeout);
+        let away = match (&self.away_since, self.options.deadline) {
+            (Some((since, _)), Some(deadline)) => Some(*since + deadline),
+            _ => None,
+        };
+        let takes = self.line.can_take() && !self.source_ended;
+        tokio::select! { biased;
+            () = self.shutdown.at_least(Request::Drain) => Happened::Stop,
+            applied = self.proofs.recv() => Happened::Proof(applied),
+            result = self.commits.next() => Happened::Committed(result),
+            event = self.events.recv(), if takes => Happened::Source(event),
+            () = at(due) => Happened::Due,
+            () = at(idle), if takes => Happened::Idle,
+            () = at(away) => Happened::Away,
+        }
+    }
+
+    /// Moves everything that can move: feeds the line, hands batches over, starts commits,
+    /// answers revocations.
+    async fn advance(&mut self) -> Result<(), RunError> {
+        loop {
+            let fed = self.line.feed(self.now_ms());
+            while let Some(batch) = self.line.next_batch(self.now_ms()) {
+                self.hand_over(Order::Apply(Box::new(batch))).await?;
+            }
+            fed?;
+            if !self.line.can_feed() {
+                break;
+            }
+        }
+        self.commits.start();
+        self.answer_revocations();
+        self.show();
+        Ok(())
+    }
+
+    /// Hands work to the writer. One that has ended left the reason among its proofs.
+    pub(super) async fn hand_over(&mut self, order: Order) -> Result<(), RunError> {
+        match self.orders.send(order).await {
+            Ok(()) => Ok(()),
+            Err(_) => Err(self.writer_failure().await),
+        }
+    }
+
+    /// Why the writer ended: it said so before it went.
+    async fn writer_failure(&mut self) -> RunError {
+        loop {
+            let applied = self.proofs.recv().await;
+            if let Err(error) = self.settle(applied) {
+                return error;
+            }
+        }
+    }
+
+    fn ended(&self) -> Option<End> {
+        if self.line.has_enough() {
+            return Some(End::MaxMessages);
+        }
+        let bounded = self.options.until_end && self.line.all_ended();
+        (bounded || (self.source_ended && self.line.all_fed())).then_some(End::End)
+    }
+
+    pub(super) fn settle(&mut self, applied: Option<Applied>) -> Result<(), RunError> {
+        let Applied { batch, result, retries } = applied.ok_or(RunError::Bug("writer"))?;
+        self.report.retries += retries;
+        let proof = result.map_err(RunError::Sink)?;
+        self.commits.add(self.line.settle(&batch, proof));
+        Ok(())
+    }
+
+    async fn on_source(&mut self, event: Option<SourceEvent>) -> Result<(), RunError> {
+        match event {
+            Some(SourceEvent::Records(chunk)) => {
+                self.quiet_since = Instant::now();
+                self.line.queue(chunk);
+            }
+            Some(SourceEvent::Assigned(assignments)) => self.assign(assignments).await?,
+            Some(SourceEvent::ReachedEnd { partition, generation, end, bounded }) => {
+                let now = self.now_ms();
+                self.line.reached_end(&partition, generation, end, bounded, now);
+                if !self.caught_up && self.line.all_reached() {
+                    self.caught_up = true;
+                    tracing::info!(partitions = self.line.partitions(), "caught up with the log");
+                }
+            }
+            Some(SourceEvent::Revoked { partitions, done }) => {
+                tracing::info!(partitions = partitions.len(), "partitions revoked, draining");
+                self.report.revoked += partitions.len() as u64;
+                self.line.close(&partitions);
+                self.revoking.push(Revoking { partitions, done });
+            }
+            Some(SourceEvent::Lost(partitions)) => {
+                tracing::warn!(partitions = partitions.len(), "partitions lost, dropping what is in flight");
+                self.report.lost += partitions.len() as u64;
+                self.line.close(&partitions);
+                self.line.drop_partitions(&partitions);
+                self.commits.drop_partitions(&partitions);
+            }
+            Some(SourceEvent::Away(error)) => {
+                if self.away_since.is_none() {
+                    tracing::warn!(error = %error, "paused: the source is away, trying again");
+                    self.away_since = Some((Instant::now(), error));
+                }
+            }
+            Some(SourceEvent::Back) => {
+                self.away_since = None;
+                self.quiet_since = Instant::now();
+            }
+            Some(SourceEvent::Failed(error)) => return Err(RunError::Source(error)),
+            Some(SourceEvent::Ended) => self.source_ended = true,
+            None => return Err(RunError::Bug("source")),
+        }
+        Ok(())
+    }
+
+    /// Opens the sink for new partitions, then their lanes.
+    async fn assign(&mut self, assignments: Vec<Assignment>) -> Result<(), RunError> {
+        let mut parts = Vec::with_capacity(assignments.len());
+        for assignment in &assignments {
+            let topic_id = assignment.topic_id.ok_or_else(|| {
+                RunError::Source(SourceError::new(
+                    SourceFailure::Contract,
+                    format!(
+                        "the broker gives no topic id for {}: Kafka 2.8 or newer is needed",
+                        assignment.partition.topic
+                    ),
+                ))
+            })?;
+            parts.push(PlacedPartition { topic_id, partition: assignment.partition.clone() });
+        }
+        let (reply, mut answer) = oneshot::channel();
+        self.hand_over(Order::Open(parts, reply)).await?;
+        // Batches in flight are proven meanwhile: the writer works in order, and its proofs have
+        // bounded room.
+        let places = loop {
+            tokio::select! { biased;
+                () = self.shutdown.at_least(Request::Drain) => return Ok(()),
+                places = &mut answer => match places {
+                    Ok(places) => break places.map_err(RunError::Sink)?,
+                    Err(_) => return Err(self.writer_failure().await),
+                },
+                applied = self.proofs.recv() => self.settle(applied)?,
+            }
+        };
+        gap::refuse(&assignments, &places)?;
+        self.report.assigned += assignments.len() as u64;
+        self.away_since = None;
+        self.quiet_since = Instant::now();
+        tracing::info!(partitions = assignments.len(), "partitions assigned");
+        self.line.assign(assignments, &places);
+        self.caught_up = false;
+        Ok(())
+    }
+
+    /// Lets go of revoked partitions. Nothing is waited for here: the loop must hear of a stop, and
+    /// of a source that gave the wait up.
+    fn answer_revocations(&mut self) {
+        while let Some(at) = self.revoking.iter().position(|revoking| self.may_go(revoking)) {
+            let Revoking { partitions, done } = self.revoking.swap_remove(at);
+            self.line.drop_partitions(&partitions);
+            self.commits.drop_partitions(&partitions);
+            // A source that stopped waiting has gone on without the commit: the records come again.
+            let _ = done.send(());
+        }
+    }
+
+    /// True if everything of the partitions is proven and committed, or nobody waits for it.
+    fn may_go(&self, Revoking { partitions, done }: &Revoking) -> bool {
+        done.is_closed() || self.line.is_settled(partitions) && !self.commits.holds(partitions)
+    }
+
+    fn show(&self) {
+        let mut tally = self.line.tally;
+        tally.read = self.line.taken;
+        self.progress.send_replace(progress::Progress {
+            tally,
+            partitions: self.line.partitions(),
+            source_away: self.away_since.as_ref().map(|(_, error)| error.to_string()),
+        });
+    }
+
+    pub(super) fn now_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Waits until `when`; for ever where none.
+pub(super) async fn at(when: Option<Instant>) {
+    match when {
+        Some(when) => tokio::time::sleep_until(when).await,
+        None => std::future::pending().await,
+    }
+}
