@@ -4,6 +4,7 @@ use num_bigint::BigInt;
 
 use super::decimal::{Decimal, power_of_ten};
 use super::error::ValueError;
+use super::exact::MAX_SCALE;
 use super::kind::Kind;
 
 /// A number as its significant digits and a power of ten: `±(whole‖fraction) * 10^exponent`.
@@ -76,6 +77,10 @@ impl<'a> Number<'a> {
 
     /// The number with exactly the scale, if it has at most `precision` digits then.
     pub(super) fn to_decimal(self, precision: u32, scale: i32, kind: &Kind) -> Result<Decimal, ValueError> {
+        // A schema may say any scale: none may make us write out its zeros.
+        if !(-MAX_SCALE..=MAX_SCALE).contains(&scale) {
+            return Err(ValueError::range(kind));
+        }
         let written = u32::try_from(scale).unwrap_or(0);
         if self.is_zero() {
             return Ok(Decimal::new(0, written));

@@ -104,6 +104,12 @@ fn json() -> impl Strategy<Value = String> {
     })
 }
 
+#[test]
+fn no_scale_makes_us_write_out_billions_of_zeros() {
+    let source = SourceType::Decimal { scale: i32::MAX, precision: None };
+    assert!(decode("0", Origin::Connect(&source), &Kind::Text).is_err());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
