@@ -19,9 +19,10 @@ struct Line<'a> {
     /// Name, value, name, value.
     #[serde(borrow, default)]
     headers: Option<Vec<Option<Cow<'a, str>>>>,
-    #[serde(borrow)]
+    // Null is written out: a line that leaves them out is of another form, and no tombstone.
+    #[serde(borrow, deserialize_with = "Option::deserialize")]
     key: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "Option::deserialize")]
     payload: Option<Cow<'a, str>>,
 }
 
@@ -73,6 +74,12 @@ mod tests {
         let empty = parse(r#"{"topic":"t","partition":2,"offset":7,"key":null,"payload":""}"#).unwrap();
         assert_eq!(empty.payload.as_deref(), Some(&b""[..]));
         assert_eq!(empty.key, None);
+    }
+
+    #[test]
+    fn a_line_without_a_payload_field_is_no_tombstone() {
+        let said = parse(r#"{"topic":"t","partition":0,"offset":0,"key":"k","payload_base64":"AAAA"}"#).unwrap_err();
+        assert!(said.contains("missing field `payload`"), "{said}");
     }
 
     #[test]
