@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use rusqlite::Connection;
+use rusqlite::types::ValueRef;
 use settle_core::change::Event;
 use settle_core::key::Key;
 use settle_core::lane::{Lane, LoneTombstones};
@@ -52,6 +54,26 @@ impl TextTable {
             table.add(names.iter().map(str::to_owned).zip(record.iter().map(value)).collect());
         }
         Ok(table)
+    }
+}
+
+/// The rows of a SQLite query as text.
+pub fn sqlite_rows(connection: &Connection, sql: &str) -> rusqlite::Result<Vec<TextRow>> {
+    let mut statement = connection.prepare(sql)?;
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
+    let rows = statement.query_map([], |row| {
+        let cell = |(at, name): (usize, &String)| Ok((name.clone(), as_text(row.get_ref(at)?)));
+        names.iter().enumerate().map(cell).collect()
+    })?;
+    rows.collect()
+}
+
+fn as_text(value: ValueRef<'_>) -> Option<String> {
+    match value {
+        ValueRef::Null => None,
+        ValueRef::Integer(number) => Some(number.to_string()),
+        ValueRef::Real(number) => Some(number.to_string()),
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
     }
 }
 

@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
-use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 use settle_engine::capture::{CaptureConfig, sample};
 
 use super::Failure;
 use super::log::{TOPICS, Topic};
-use crate::compare::{TextRow, TextTable, carried, differences};
+use crate::compare::{TextTable, carried, differences, sqlite_rows};
 
 /// Rows shown of each table.
 const SHOWN_ROWS: usize = 3;
@@ -41,26 +40,8 @@ pub(super) fn compare(folder: &Path, database: &Path, topic: &Topic) -> Result<u
 fn read(database: &Path, topic: &Topic) -> Result<TextTable, Failure> {
     let connection = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     let mut table = TextTable::new(&[topic.key]);
-    let mut statement = connection.prepare(&format!("SELECT * FROM \"{}\"", topic.table))?;
-    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let mut text = TextRow::new();
-        for (i, name) in names.iter().enumerate() {
-            text.insert(name.clone(), as_text(row.get_ref(i)?));
-        }
-        table.add(text);
-    }
+    sqlite_rows(&connection, &format!("SELECT * FROM \"{}\"", topic.table))?.into_iter().for_each(|row| table.add(row));
     Ok(table)
-}
-
-fn as_text(value: ValueRef<'_>) -> Option<String> {
-    match value {
-        ValueRef::Null => None,
-        ValueRef::Integer(number) => Some(number.to_string()),
-        ValueRef::Real(number) => Some(number.to_string()),
-        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-    }
 }
 
 /// Prints the first rows of every table.

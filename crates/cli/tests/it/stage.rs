@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use rusqlite::Connection;
-use rusqlite::types::ValueRef;
 use serde::Deserialize;
-use settle::compare::{TextRow, TextTable, differences};
+use settle::compare::{TextTable, differences, sqlite_rows};
 
 use crate::shop::Shop;
 
@@ -128,17 +127,7 @@ pub fn report(output: &Output) -> Report {
 pub fn read_sqlite(path: &Path, table: &str, key: &[&str]) -> TextTable {
     let connection = Connection::open(path).unwrap();
     let mut read = TextTable::new(key);
-    let mut statement = connection.prepare(&format!("SELECT * FROM \"{table}\"")).unwrap();
-    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
-    let mut rows = statement.query([]).unwrap();
-    while let Some(row) = rows.next().unwrap() {
-        let text = |i| match row.get_ref(i).unwrap() {
-            ValueRef::Null => None,
-            ValueRef::Integer(number) => Some(number.to_string()),
-            ValueRef::Real(number) => Some(number.to_string()),
-            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        };
-        read.add(names.iter().enumerate().map(|(i, name)| (name.clone(), text(i))).collect::<TextRow>());
-    }
+    let rows = sqlite_rows(&connection, &format!("SELECT * FROM \"{table}\"")).unwrap();
+    rows.into_iter().for_each(|row| read.add(row));
     read
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use rusqlite::Connection;
-use rusqlite::types::ValueRef;
 use serde_json::{Value, json};
 use settle::compare::plain;
 use settle_testkit::clickhouse::Client;
@@ -313,7 +312,7 @@ impl Stand {
     /// The rows of a query.
     pub fn rows(&self, sql: &str) -> Vec<Row> {
         match &self.database {
-            None => sqlite_rows(&self.sqlite(), sql),
+            None => settle::compare::sqlite_rows(&self.sqlite(), sql).unwrap(),
             Some(client) => {
                 let settings = if sql.starts_with("SELECT") {
                     " SETTINGS output_format_json_quote_decimals = 1, output_format_decimal_trailing_zeros = 1, \
@@ -330,23 +329,6 @@ impl Stand {
             }
         }
     }
-}
-
-fn sqlite_rows(connection: &Connection, sql: &str) -> Vec<Row> {
-    let mut statement = connection.prepare(sql).unwrap();
-    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
-    let rows = statement.query_map([], |row| {
-        let text = |at| -> rusqlite::Result<Option<String>> {
-            Ok(match row.get_ref(at)? {
-                ValueRef::Null => None,
-                ValueRef::Integer(number) => Some(number.to_string()),
-                ValueRef::Real(number) => Some(number.to_string()),
-                ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-            })
-        };
-        names.iter().enumerate().map(|(at, name)| Ok((name.clone(), text(at)?))).collect::<rusqlite::Result<Row>>()
-    });
-    rows.unwrap().collect::<rusqlite::Result<_>>().unwrap()
 }
 
 /// A JSON value as text.
