@@ -9,5 +9,7 @@ pub mod clickhouse;
 #[cfg(feature = "clients")]
 pub mod kafka;
 #[cfg(feature = "clients")]
+pub mod load;
+#[cfg(feature = "clients")]
 pub mod proxy;
 pub mod services;
