@@ -3,8 +3,10 @@
 //! A capture is a log of its own: partitions, offsets and a topic id, read in the order of the
 //! file. The group's offsets lie beside it, so that stopping and resuming work as on Kafka.
 
+mod form;
 mod line;
 mod offsets;
+mod survey;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -15,11 +17,12 @@ use std::sync::Arc;
 use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::record::Record;
 use settle_core::sink::BoxFuture;
-use tokio::sync::mpsc::{self, Sender};
+use tokio::sync::mpsc;
 
 use crate::source::{Assignment, Chunk, OffsetStore, Source, SourceError, SourceEvent, SourceFailure};
 use crate::topics::wanted;
 use offsets::OffsetFile;
+pub use survey::{Survey, SurveyedPartition, survey};
 
 /// Records sent at once.
 const CHUNK_RECORDS: usize = 500;
@@ -52,7 +55,8 @@ pub fn start(config: CaptureConfig) -> Result<Source, SourceError> {
     std::thread::Builder::new()
         .name("settle-capture".to_owned())
         .spawn(move || {
-            let sent = read_all(&config, &files, &events);
+            let mut deliver = |event: SourceEvent| events.blocking_send(event).map_err(|_| Stop::NobodyListens);
+            let sent = read_all(&config, &files, &mut deliver);
             let last = match sent {
                 Ok(()) => SourceEvent::Ended,
                 Err(Stop::Failed(error)) => SourceEvent::Failed(error),
@@ -67,26 +71,17 @@ pub fn start(config: CaptureConfig) -> Result<Source, SourceError> {
     Ok(Source { events: receiver, offsets: Box::new(store) })
 }
 
-/// Reads up to `limit` records of each wanted topic, for `ddl` and `check`.
+/// Reads the first records of each partition, up to `limit` of each, for `ddl`.
 pub fn sample(config: &CaptureConfig, limit: usize) -> Result<Vec<Record>, SourceError> {
-    let mut counts: HashMap<Arc<str>, usize> = HashMap::new();
-    let mut records = Vec::new();
-    for path in &config.paths {
-        for (number, text) in open(path)?.lines().enumerate() {
-            let text = text.map_err(|e| unreadable(&path.display().to_string(), &e))?;
-            if text.trim().is_empty() {
-                continue;
-            }
-            let record = parse(&text, number + 1, &path.display().to_string())?;
-            let count = counts.entry(record.partition.topic.clone()).or_insert(0);
-            if wanted(&config.topics, &record.partition.topic) && *count < limit {
-                *count += 1;
-                records.push(record);
-            }
-        }
+    let survey = survey(config, limit);
+    match survey.refused {
+        Some(error) => Err(error),
+        None => Ok(survey.records),
     }
-    Ok(records)
 }
+
+/// What takes the events of a reader.
+type Deliver<'a> = dyn FnMut(SourceEvent) -> Result<(), Stop> + 'a;
 
 enum Stop {
     NobodyListens,
@@ -99,16 +94,27 @@ impl From<SourceError> for Stop {
     }
 }
 
-fn read_all(config: &CaptureConfig, files: &[Arc<OffsetFile>], events: &Sender<SourceEvent>) -> Result<(), Stop> {
+fn read_all(config: &CaptureConfig, files: &[Arc<OffsetFile>], deliver: &mut Deliver<'_>) -> Result<(), Stop> {
     if files.is_empty() {
-        let mut reader = Reader::new("standard input".to_owned(), config, None, events);
+        let mut reader = Reader::new("standard input".to_owned(), config, None, deliver);
         return reader.read(&mut std::io::stdin().lock());
     }
+    read_files(config, files, false, deliver)
+}
+
+/// Reads the captures one after the other; with `whole`, also what the group has read before.
+fn read_files(
+    config: &CaptureConfig,
+    files: &[Arc<OffsetFile>],
+    whole: bool,
+    deliver: &mut Deliver<'_>,
+) -> Result<(), Stop> {
     let mut owners: HashMap<Arc<str>, String> = HashMap::new();
     let mut unwanted = BTreeSet::new();
     for (path, offsets) in config.paths.iter().zip(files) {
         let name = path.display().to_string();
-        let mut reader = Reader::new(name.clone(), config, Some(offsets.clone()), events);
+        let mut reader = Reader::new(name.clone(), config, Some(offsets.clone()), deliver);
+        reader.whole = whole;
         reader.elsewhere.clone_from(&owners);
         reader.read(&mut open(path)?)?;
         owners.extend(reader.topics.into_keys().map(|topic| (topic, name.clone())));
@@ -135,6 +141,14 @@ fn unreadable(name: &str, error: &std::io::Error) -> SourceError {
     SourceError::new(SourceFailure::Contract, format!("the capture {name} cannot be read ({error})"))
 }
 
+fn not_text(name: &str, number: usize) -> SourceError {
+    let message = format!(
+        "{name} line {number} is not UTF-8: the file was saved in another encoding (convert it: iconv -t UTF-8), or the \
+         record holds bytes that are no text, as Avro, which a capture cannot carry (read its topic from Kafka)"
+    );
+    SourceError::new(SourceFailure::Contract, message)
+}
+
 fn parse(text: &str, number: usize, name: &str) -> Result<Record, SourceError> {
     line::parse(text).map_err(|problem| {
         let message = format!(
@@ -145,47 +159,58 @@ fn parse(text: &str, number: usize, name: &str) -> Result<Record, SourceError> {
 }
 
 /// The state of reading one capture.
-struct Reader<'a> {
+struct Reader<'a, 'd> {
     name: String,
     config: &'a CaptureConfig,
     offsets: Option<Arc<OffsetFile>>,
-    events: &'a Sender<SourceEvent>,
+    deliver: &'a mut Deliver<'d>,
     topics: HashMap<Arc<str>, TopicId>,
     /// Topics of the captures before, with the capture that has them.
     elsewhere: HashMap<Arc<str>, String>,
     /// Topics that are not asked for.
     unwanted: BTreeSet<Arc<str>>,
     next: HashMap<Partition, Offset>,
+    /// Delivers also what an earlier run of the group has read.
+    whole: bool,
     chunk: Vec<Record>,
     chunk_bytes: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a, 'd> Reader<'a, 'd> {
     fn new(
         name: String,
         config: &'a CaptureConfig,
         offsets: Option<Arc<OffsetFile>>,
-        events: &'a Sender<SourceEvent>,
+        deliver: &'a mut Deliver<'d>,
     ) -> Self {
         Self {
             name,
             config,
             offsets,
-            events,
+            deliver,
             topics: HashMap::new(),
             elsewhere: HashMap::new(),
             unwanted: BTreeSet::new(),
             next: HashMap::new(),
+            whole: false,
             chunk: Vec::new(),
             chunk_bytes: 0,
         }
     }
 
     fn read(&mut self, input: &mut dyn BufRead) -> Result<(), Stop> {
+        let first = input.fill_buf().map_err(|e| unreadable(&self.name, &e))?;
+        if let Some(other) = form::of_another_form(first) {
+            let message = format!("the capture {} {other}", self.name);
+            return Err(SourceError::new(SourceFailure::Contract, message).into());
+        }
         let mut text = String::new();
         for number in 1.. {
             text.clear();
-            let read = input.read_line(&mut text).map_err(|e| unreadable(&self.name, &e))?;
+            let read = input.read_line(&mut text).map_err(|e| match e.kind() {
+                std::io::ErrorKind::InvalidData => not_text(&self.name, number),
+                _ => unreadable(&self.name, &e),
+            })?;
             if read == 0 {
                 break;
             }
@@ -262,7 +287,7 @@ impl<'a> Reader<'a> {
             None => None,
         };
         let start = committed.unwrap_or(record.offset);
-        self.next.insert(partition.clone(), start);
+        self.next.insert(partition.clone(), if self.whole { record.offset } else { start });
         self.flush()?;
         let assignment =
             Assignment { partition, topic_id: Some(topic_id), start, resumed: committed.is_some(), generation: 0 };
@@ -278,8 +303,8 @@ impl<'a> Reader<'a> {
         self.send(SourceEvent::Records(Chunk { partition, generation: 0, records }))
     }
 
-    fn send(&self, event: SourceEvent) -> Result<(), Stop> {
-        self.events.blocking_send(event).map_err(|_| Stop::NobodyListens)
+    fn send(&mut self, event: SourceEvent) -> Result<(), Stop> {
+        (self.deliver)(event)
     }
 }
 

@@ -24,10 +24,12 @@ mod reader;
 mod rebalance;
 mod record;
 mod start;
+mod survey;
 mod thread;
 mod topic_id;
 mod topics;
 
 pub use config::{Bound, KafkaConfig, REVOKE_DEADLINE};
-pub use probe::{Probe, ProbedTopic, probe, sample};
+pub use probe::{Probe, ProbedTopic, probe, sample, sample_from};
+pub use survey::{Keeping, Survey, SurveyedPartition, SurveyedTopic, survey};
 pub use thread::start;
