@@ -30,6 +30,8 @@ pub enum Cause {
     SinkAway,
     /// Something that a run stands on does not hold.
     Contract,
+    /// A record that cannot be applied. Where such records are set aside, it stops no run.
+    Record,
     /// Another instance has our place.
     Fenced,
     /// Settle itself.
@@ -89,7 +91,8 @@ impl Finding {
     pub fn of_sink(error: &SinkError) -> Self {
         let cause = match decide(error.kind) {
             Verdict::Retry | Verdict::Pause => Cause::SinkAway,
-            Verdict::Isolate | Verdict::Stop => Cause::Contract,
+            Verdict::Isolate => Cause::Record,
+            Verdict::Stop => Cause::Contract,
             Verdict::Bug => Cause::Bug,
         };
         let fix = match error.kind {
@@ -142,7 +145,7 @@ mod tests {
         let sink = |kind| Finding::of_sink(&SinkError::new(kind, "do", "x")).cause;
         assert_eq!(sink(FailureKind::Denied), Cause::SinkAway);
         assert_eq!(sink(FailureKind::Overloaded), Cause::SinkAway);
-        assert_eq!(sink(FailureKind::Row), Cause::Contract);
+        assert_eq!(sink(FailureKind::Row), Cause::Record);
         assert_eq!(sink(FailureKind::Bug), Cause::Bug);
         assert_eq!(Finding::error("a table", "").cause, Cause::Contract);
     }

@@ -1,5 +1,7 @@
 //! What a sample of the topics says: for `settle check` and `settle ddl`.
 
+mod seen;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -12,35 +14,71 @@ use settle_core::record::Record;
 use settle_core::refusal::Refusal;
 use settle_core::schema::{Inferred, RowSchema, infer};
 
+pub use seen::Seen;
+
+use crate::config::Target;
+use crate::run::Owners;
+use crate::source::SourceError;
+
 /// The sampled records as a run would see them.
 #[derive(Debug)]
 pub struct Sample {
     /// Their rows, folded.
     pub batch: Batch,
+    /// The rows that carry all of their columns, folded: what may be tried against a destination,
+    /// which need not hold yet what the others leave out.
+    pub complete: Batch,
     /// Records that a run would stop at.
     pub refusals: Vec<Refusal>,
+    /// Origins that a run would refuse beside the one that their table has.
+    pub conflicts: Vec<SourceError>,
     /// Topics that were looked into, with their number of partitions.
     pub topics: Vec<(String, i32)>,
+    /// What the records of each topic say beside their rows.
+    pub seen: BTreeMap<Arc<str>, Seen>,
+}
+
+impl Sample {
+    /// The columns that were not sent with every change, by table.
+    pub fn unavailable(&self) -> BTreeMap<Arc<TableName>, Vec<&str>> {
+        let mut columns: BTreeMap<Arc<TableName>, Vec<&str>> = BTreeMap::new();
+        for (table, column) in self.seen.values().flat_map(|seen| &seen.unavailable) {
+            columns.entry(table.clone()).or_default().push(column);
+        }
+        columns
+    }
 }
 
 /// Reads the records as a run would, but goes on behind what it would stop at.
 pub fn read(records: Vec<Record>) -> Sample {
-    let limits = Limits { max_rows: usize::MAX, max_bytes: usize::MAX, max_age_ms: u64::MAX };
-    let mut fold = Fold::new(limits);
+    // A sample starts anywhere: a tombstone may follow a delete that was not sampled.
+    read_into(records, &Target::default(), LoneTombstones::Skip)
+}
+
+/// The same for a run with these rules: they say which origins would meet in one table. Only the
+/// first origin of a table stays in the sample.
+pub fn read_into(records: Vec<Record>, target: &Target, lone_tombstones: LoneTombstones) -> Sample {
     let mut lanes: HashMap<Partition, Lane> = HashMap::new();
     let mut schemas: HashMap<Arc<TableName>, Option<Arc<RowSchema>>> = HashMap::new();
     let mut read: Vec<(Partition, Offset, Fed)> = Vec::new();
     let mut refusals = Vec::new();
     let mut topics: BTreeMap<String, BTreeSet<i32>> = BTreeMap::new();
+    let mut seen: BTreeMap<Arc<str>, Seen> = BTreeMap::new();
+    let mut origins = Origins::new(target);
     for record in records {
         let (partition, offset) = (record.partition.clone(), record.offset);
         topics.entry(partition.topic.to_string()).or_default().insert(partition.number);
-        // A sample starts anywhere: a tombstone may follow a delete that was not sampled.
+        let of_topic = seen.entry(partition.topic.clone()).or_default();
+        of_topic.records += 1;
         let lane = lanes
             .entry(partition.clone())
-            .or_insert_with(|| Lane::new(partition.clone(), offset, &[], LoneTombstones::Skip));
+            .or_insert_with(|| Lane::new(partition.clone(), offset, &[], lone_tombstones));
         match lane.feed(record) {
             Ok(fed) => {
+                of_topic.take(&partition, &fed.event);
+                if !origins.admit(&fed.event) {
+                    continue;
+                }
                 if let Event::Change(change) = &fed.event {
                     let known = schemas.insert(change.table.clone(), change.schema.clone());
                     if known.is_some_and(|known| known != change.schema) {
@@ -53,12 +91,60 @@ pub fn read(records: Vec<Record>) -> Sample {
             Err(refusal) => refusals.push(refusal),
         }
     }
+    let limits = Limits { max_rows: usize::MAX, max_bytes: usize::MAX, max_age_ms: u64::MAX };
+    let (mut fold, mut complete) = (Fold::new(limits), Fold::new(limits));
     for (partition, offset, Fed { event, floor }) in read {
+        if carries_all(&event) {
+            // Refused again below, where it counts.
+            let _ = complete.push(&partition, offset, event.clone(), floor.clone(), 0);
+        }
         refusals.extend(fold.push(&partition, offset, event, floor, 0).err());
     }
     let topics =
         topics.into_iter().map(|(topic, partitions)| (topic, i32::try_from(partitions.len()).unwrap_or(i32::MAX)));
-    Sample { batch: fold.cut(), refusals, topics: topics.collect() }
+    Sample {
+        batch: fold.cut(),
+        complete: complete.cut(),
+        refusals,
+        conflicts: origins.conflicts,
+        topics: topics.collect(),
+        seen,
+    }
+}
+
+/// Which origins may write, by the rules that a run goes by.
+struct Origins {
+    owners: Owners,
+    conflicts: Vec<SourceError>,
+    /// Said once each.
+    told: BTreeSet<(Arc<TableName>, Arc<str>)>,
+}
+
+impl Origins {
+    fn new(target: &Target) -> Self {
+        Self { owners: Owners::new(target.clone()), conflicts: Vec::new(), told: BTreeSet::new() }
+    }
+
+    fn admit(&mut self, event: &Event) -> bool {
+        let Err(conflict) = self.owners.check(event) else { return true };
+        let origin = match event {
+            Event::Change(change) => (change.table.clone(), change.record.partition.topic.clone()),
+            Event::Truncate(truncate) => (truncate.table.clone(), truncate.record.partition.topic.clone()),
+            Event::Control(_) => return true,
+        };
+        if self.told.insert(origin) {
+            self.conflicts.push(conflict);
+        }
+        false
+    }
+}
+
+/// True unless a value was left out, which a destination would have to know.
+fn carries_all(event: &Event) -> bool {
+    match event {
+        Event::Change(change) => change.columns().iter().all(|column| !column.is_unavailable()),
+        Event::Truncate(_) | Event::Control(_) => true,
+    }
 }
 
 fn is_change_of(event: &Event, table: &Arc<TableName>) -> bool {

@@ -7,7 +7,7 @@ use crate::source::{Assignment, SourceError, SourceFailure};
 
 /// A group that has no offset starts at the beginning of the log. Where the destination holds its
 /// records up to an offset that is not in the log any more, what lay between was never read.
-pub(super) fn refuse(assignments: &[Assignment], places: &Places) -> Result<(), RunError> {
+pub(crate) fn refuse(assignments: &[Assignment], places: &Places) -> Result<(), RunError> {
     for assignment in assignments.iter().filter(|assignment| !assignment.resumed) {
         let Assignment { partition, topic_id, start, .. } = assignment;
         let held = topic_id.and_then(|id| places.applied_of(id, partition));

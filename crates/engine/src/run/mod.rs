@@ -21,6 +21,8 @@ use settle_core::refusal::Refusal;
 use settle_core::sink::SinkError;
 
 pub use flow::run;
+pub(crate) use gap::refuse as refuse_gap;
+pub(crate) use owners::Owners;
 pub use report::{End, Report};
 
 use crate::source::SourceError;

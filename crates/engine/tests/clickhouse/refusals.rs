@@ -363,8 +363,8 @@ async fn check_finds_everything_at_once_and_changes_nothing() {
             ],
         };
         let tables = [
-            CheckedTable { table: &t, key: &["id"], schema: Some(&schema) },
-            CheckedTable { table: &u, key: &["id"], schema: None },
+            CheckedTable { table: &t, key: &["id"], schema: Some(&schema), rows: None, complete: None },
+            CheckedTable { table: &u, key: &["id"], schema: None, rows: None, complete: None },
         ];
         let mut sink = ClickHouse::new(stage.config(), creating()).unwrap();
         let findings = sink.check(&tables).await;

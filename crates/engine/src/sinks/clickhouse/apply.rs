@@ -52,8 +52,7 @@ pub(crate) async fn table(
             ));
         }
     }
-    let conventions = &target.conventions;
-    let encoder = Encoder { server, naming, rows: &rows, schema: table.schema().map(|schema| &**schema), conventions };
+    let encoder = Encoder::new(server, naming, &rows, table, target);
     let mut written = 0;
     for block in rows.blocks() {
         written += insert(&encoder, known, block).await?;
@@ -98,7 +97,8 @@ async fn insert(encoder: &Encoder<'_, '_>, known: &mut Known, mut block: Block) 
     Ok(left.len() as u64)
 }
 
-struct Encoder<'a, 'r> {
+/// Rows into the bytes of their inserts.
+pub(crate) struct Encoder<'a, 'r> {
     server: &'a Server,
     naming: Naming<'a>,
     rows: &'a Rows<'r>,
@@ -106,7 +106,19 @@ struct Encoder<'a, 'r> {
     conventions: &'a settle_core::schema::Conventions,
 }
 
-impl Encoder<'_, '_> {
+impl<'a, 'r> Encoder<'a, 'r> {
+    /// For the rows of one table that are placed.
+    pub(crate) fn new(
+        server: &'a Server,
+        naming: Naming<'a>,
+        rows: &'a Rows<'r>,
+        table: &TableRows<'a>,
+        target: &'a Target,
+    ) -> Self {
+        let schema = table.schema().map(|schema| &**schema);
+        Self { server, naming, rows, schema, conventions: &target.conventions }
+    }
+
     /// Brings rows of one partition together. Texts of one length compare as numbers and dates do.
     fn sort_by_partition(&self, known: &Known, rows: &mut [usize]) {
         let columns: Vec<&str> = known
@@ -154,7 +166,12 @@ impl Encoder<'_, '_> {
     }
 
     /// The names of the block's columns, and its bytes.
-    fn encode(&self, known: &Known, columns: &[usize], rows: &[usize]) -> Result<(Vec<String>, Bytes), SinkError> {
+    pub(crate) fn encode(
+        &self,
+        known: &Known,
+        columns: &[usize],
+        rows: &[usize],
+    ) -> Result<(Vec<String>, Bytes), SinkError> {
         let meta = self.naming.meta();
         let key = known.key.iter().map(|(_, index)| *index);
         let added = [&meta.op, &meta.source_ts_ms, &meta.is_deleted, &meta.version];

@@ -1,9 +1,10 @@
 //! What `settle check` says of the destination: every finding, not only the first.
 
 use serde::Deserialize;
+use settle_core::batch::TableRows;
 use settle_core::change::TableName;
 use settle_core::schema::RowSchema;
-use settle_core::sink::{FailureKind, SinkError};
+use settle_core::sink::SinkError;
 
 use super::ddl::VIEW_SUFFIX;
 use super::definition::{self, Columns};
@@ -12,13 +13,14 @@ use super::meta;
 use super::names::identifier;
 use super::naming::Naming;
 use super::privileges;
-use super::sink::ClickHouse;
-use super::table::describe;
-use super::validate;
+use super::sink::{ClickHouse, refuse_truncate};
+use super::table::{Table, describe};
+use super::{trial, validate};
 use crate::finding::Finding;
+use crate::sampling::Sample;
 
 /// A table that the topics will write.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct CheckedTable<'a> {
     /// Source table.
     pub table: &'a TableName,
@@ -26,6 +28,10 @@ pub struct CheckedTable<'a> {
     pub key: &'a [&'a str],
     /// The Connect schema of its records, where they carry one.
     pub schema: Option<&'a RowSchema>,
+    /// Its sampled rows.
+    pub rows: Option<TableRows<'a>>,
+    /// Of them, those that carry all of their columns.
+    pub complete: Option<TableRows<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -41,25 +47,18 @@ impl ClickHouse {
         let mut findings = Vec::new();
         match self.server.probe().await {
             Ok(version) => findings.push(Finding::note(format!("the server is ClickHouse {version}"))),
-            Err(error) => return vec![of_error(&error)],
+            Err(error) => return vec![Finding::of_sink(&error)],
         }
         if let Err(error) = self.check_server(&mut findings).await {
-            findings.push(of_error(&error));
+            findings.push(Finding::of_sink(&error));
             return findings;
         }
-        let mut taken: Vec<(String, &TableName)> = Vec::new();
         for checked in tables {
-            let naming = Naming::new(checked.table, &self.target);
-            if let Some((_, other)) = taken.iter().find(|(name, _)| name == naming.table()) {
-                findings.push(Finding::error(
-                    format!("{other} and {} would both be written to {}", checked.table, identifier(naming.table())),
-                    format!("give one another table with name in {}", naming.section()),
-                ));
+            let mut own = Vec::new();
+            if let Err(error) = self.check_table(checked, &mut own).await {
+                own.push(Finding::of_sink(&error));
             }
-            taken.push((naming.table().to_owned(), checked.table));
-            if let Err(error) = self.check_table(checked, &mut findings).await {
-                findings.push(of_error(&error));
-            }
+            findings.append(&mut own);
         }
         findings
     }
@@ -93,22 +92,9 @@ impl ClickHouse {
     async fn check_table(&self, checked: &CheckedTable<'_>, findings: &mut Vec<Finding>) -> Result<(), SinkError> {
         let naming = Naming::new(checked.table, &self.target);
         let name = self.server.name(naming.table());
-        let Some(table) = describe(&self.server.client, &name).await? else {
-            if checked.schema.is_none() && naming.declared().next().is_none() {
-                findings.push(Finding::error(
-                    format!("{name} does not exist, and the records carry no schema to take its columns from"),
-                    format!(
-                        "declare them under `columns` in {}, or create the table from what `settle ddl` prints",
-                        naming.section()
-                    ),
-                ));
-            } else {
-                let from = checked.schema.map_or(Columns::Declared, Columns::Schema);
-                definition::columns(&naming, checked.key, from)?;
-                findings.push(missing(self.target.create, &name.to_string(), "what `settle ddl` prints"));
-            }
-            return Ok(());
-        };
+        let existing = describe(&self.server.client, &name).await?;
+        trial::declared_types(&self.server, &naming, existing.as_ref(), findings).await?;
+        let Some(table) = existing else { return self.check_missing(checked, &naming, findings).await };
         let key: Vec<&str> = checked.key.iter().map(|field| naming.key_target(field)).collect();
         let before = findings.len();
         findings.extend(validate::table(&table, &key, &naming));
@@ -117,6 +103,7 @@ impl ClickHouse {
         }
         if findings[before..].iter().all(|f| !f.is_error()) {
             findings.extend(outranking(&self.server, &table, &naming, self.meta.max_epoch()).await?);
+            self.try_rows(checked, &table, findings).await?;
         }
         let view_name = name.beside(VIEW_SUFFIX);
         let view = describe(&self.server.client, &view_name).await?;
@@ -130,6 +117,55 @@ impl ClickHouse {
         }
         Ok(())
     }
+
+    /// The table that a run would create.
+    async fn check_missing(
+        &self,
+        checked: &CheckedTable<'_>,
+        naming: &Naming<'_>,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), SinkError> {
+        let name = self.server.name(naming.table());
+        if checked.schema.is_none() && naming.declared().next().is_none() {
+            findings.push(Finding::error(
+                format!("{name} does not exist, and the records carry no schema to take its columns from"),
+                format!(
+                    "declare them under `columns` in {}, or create the table from what `settle ddl` prints",
+                    naming.section()
+                ),
+            ));
+            return Ok(());
+        }
+        let from = checked.schema.map_or(Columns::Declared, Columns::Schema);
+        let columns = definition::columns(naming, checked.key, from)?;
+        findings.push(missing(self.target.create, &name.to_string(), "what `settle ddl` prints"));
+        if findings.iter().all(|finding| !finding.is_error()) {
+            let table = trial::new_table(&self.server, naming, &columns).await?;
+            self.try_rows(checked, &table, findings).await?;
+        }
+        Ok(())
+    }
+
+    async fn try_rows(
+        &self,
+        checked: &CheckedTable<'_>,
+        table: &Table,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), SinkError> {
+        if let Some(rows) = &checked.complete {
+            trial::rows(&self.server, &self.target, table.clone(), rows, findings).await?;
+        }
+        match &checked.rows {
+            Some(rows) => trial::unavailable(&self.target, table.clone(), rows),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Truncates in the sample, at which a run stops.
+pub fn truncates(sample: &Sample) -> Vec<Finding> {
+    let refused = sample.batch.truncates().first().map(|truncate| Finding::of_sink(&refuse_truncate(truncate)));
+    refused.into_iter().collect()
 }
 
 /// Something that does not exist: created by the run, or by the user.
@@ -139,12 +175,4 @@ fn missing(create: bool, what: &str, sql: &str) -> Finding {
     } else {
         Finding::error(format!("{what} does not exist, and [sink] create is false"), format!("run {sql}"))
     }
-}
-
-fn of_error(error: &SinkError) -> Finding {
-    let fix = match error.kind {
-        FailureKind::Unreachable => "check `url` in [sink], and that the server runs",
-        _ => "",
-    };
-    Finding::error(error.to_string(), fix)
 }

@@ -102,7 +102,13 @@ impl Destination {
 }
 
 impl Known {
-    fn new(table: Table, naming: &Naming<'_>, key: &[&str], lineage: Arc<Lineage>) -> Result<Self, SinkError> {
+    /// A table that was validated, or that would be created.
+    pub(crate) fn new(
+        table: Table,
+        naming: &Naming<'_>,
+        key: &[&str],
+        lineage: Arc<Lineage>,
+    ) -> Result<Self, SinkError> {
         let mut known =
             Self { table, key: Vec::new(), schema: None, lineage, ignored: HashSet::new(), max_block_rows: None };
         let names: Vec<String> = key.iter().map(|name| (*name).to_owned()).collect();
@@ -124,7 +130,7 @@ impl Known {
     }
 
     /// Every row must have the key that the table was validated for, and come from one lineage.
-    fn check_rows(&self, rows: &TableRows<'_>, naming: &Naming<'_>) -> Result<(), SinkError> {
+    pub(crate) fn check_rows(&self, rows: &TableRows<'_>, naming: &Naming<'_>) -> Result<(), SinkError> {
         let operation = || format!("preparing {} for {}", self.table.name, rows.table);
         for row in rows.rows() {
             if !row.key().names().eq(self.key.iter().map(|(name, _)| name.as_str())) {

@@ -28,10 +28,11 @@ mod scan;
 mod server;
 mod sink;
 mod table;
+mod trial;
 mod validate;
 
-pub use check::CheckedTable;
+pub use check::{CheckedTable, truncates};
 pub use config::ClickHouseConfig;
-pub use ddl::{CreateTable, create_table_ddl};
+pub use ddl::{CreateTable, create_table_ddl, own_ddl};
 pub use definition::{Columns, table_ddl};
 pub use sink::ClickHouse;

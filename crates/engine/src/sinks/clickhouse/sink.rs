@@ -4,6 +4,7 @@
 //! any failure the same batch is applied again from its beginning, and sends the same bytes.
 
 use settle_core::batch::Batch;
+use settle_core::change::Truncate;
 use settle_core::sink::{
     BoxFuture, Durable, FailureKind, Guarantee, Outcome, PlacedPartition, Places, Sink, SinkError,
 };
@@ -60,13 +61,7 @@ impl ClickHouse {
             return Err(SinkError::new(FailureKind::Bug, "applying a batch", "the sink was never opened"));
         }
         if let Some(truncate) = batch.truncates().first() {
-            let context = format!(
-                "record {} truncates {}, which is not built for ClickHouse yet; set skipped.operations=t in the connector, \
-                 and empty the target table by hand when the source's was emptied",
-                truncate.record.place(),
-                truncate.table
-            );
-            return Err(SinkError::new(FailureKind::Contract, "applying a truncate", context));
+            return Err(refuse_truncate(truncate));
         }
         self.meta.record(&self.server.client, batch.floors()).await?;
         let mut applied = 0;
@@ -85,6 +80,17 @@ impl ClickHouse {
         #[expect(clippy::disallowed_methods, reason = "the server acknowledged every insert of the batch")]
         Ok(Durable::mint(batch, Outcome { applied, stale: 0 }))
     }
+}
+
+/// Why a run stops at a truncate.
+pub(crate) fn refuse_truncate(truncate: &Truncate) -> SinkError {
+    let context = format!(
+        "record {} truncates {}, which is not built for ClickHouse yet; set skipped.operations=t in the connector, \
+         and empty the target table by hand when the source's was emptied",
+        truncate.record.place(),
+        truncate.table
+    );
+    SinkError::new(FailureKind::Contract, "applying a truncate", context)
 }
 
 impl Sink for ClickHouse {

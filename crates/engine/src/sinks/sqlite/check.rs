@@ -1,57 +1,131 @@
 //! A look before a run, and the SQL for who makes tables by hand.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
-use settle_core::batch::{Batch, TableRows};
-use settle_core::sink::SinkError;
+use settle_core::batch::TableRows;
+use settle_core::position::TopicId;
+use settle_core::sink::{FailureKind, PlacedPartition, Places, SinkError};
+use uuid::Uuid;
 
+use super::apply::{self, State};
 use super::config::SqliteConfig;
 use super::failure::{During, Outcome, contract};
 use super::prepared::prepare;
-use super::{connection, ddl, meta, name};
+use super::{connection, ddl, meta, name, positions};
 use crate::config::target::{Deletes, Target};
-use crate::finding::Finding;
+use crate::finding::{Cause, Finding};
+use crate::sampling::Sample;
 use crate::sinks::plan::Plan;
 
-/// What a run over topics like `sample` would find in the destination. Everything that a run would
-/// do before its first row is done in a transaction, and rolled back: nothing changes, and a
-/// missing file is not made.
-pub fn check(config: &SqliteConfig, target: &Target, sample: &Batch) -> Vec<Finding> {
+/// What a run over topics like `sample` would find in the destination, and what that knows of the
+/// places of `parts`. Everything that a run would do is done in a transaction, and rolled back:
+/// nothing changes, and a missing file is not made.
+pub fn check(
+    config: &SqliteConfig,
+    target: &Target,
+    sample: &Sample,
+    parts: &[PlacedPartition],
+) -> (Vec<Finding>, Places) {
     let mut findings = Vec::new();
-    if let Err(error) = look(config, target, sample, &mut findings) {
-        findings.push(Finding::error(error.to_string(), ""));
+    match look(config, target, sample, parts, &mut findings) {
+        Ok(places) => (findings, places),
+        Err(error) => {
+            findings.push(match error.kind {
+                FailureKind::Overloaded => Finding::error(
+                    format!(
+                        "another connection holds the write lock of {}, so it could not be looked at",
+                        config.path.display()
+                    ),
+                    "check again when the lock is free; a run waits for it",
+                )
+                .because(Cause::SinkAway),
+                _ => Finding::of_sink(&error),
+            });
+            (findings, Places::default())
+        }
     }
-    findings
 }
 
-fn look(config: &SqliteConfig, target: &Target, sample: &Batch, findings: &mut Vec<Finding>) -> Outcome<()> {
-    let path = &config.path;
-    let operation = || format!("open {}", path.display());
-    let mut connection = if path.exists() {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags).during(operation)?;
-        connection.busy_timeout(std::time::Duration::from_millis(config.busy_timeout_ms)).during(operation)?;
-        connection
-    } else {
-        would_be_made(path)?;
-        findings.push(Finding::note(format!("{} does not exist yet and is made", path.display())));
-        Connection::open_in_memory().during(operation)?
-    };
+fn look(
+    config: &SqliteConfig,
+    target: &Target,
+    sample: &Sample,
+    parts: &[PlacedPartition],
+    findings: &mut Vec<Finding>,
+) -> Outcome<Places> {
+    let mut connection = opened(config, findings)?;
+    let operation = || format!("look at {}", config.path.display());
     let tried = connection.transaction_with_behavior(TransactionBehavior::Immediate).during(operation)?;
     meta::open(&tried)?;
-    for rows in sample.tables() {
+    positions::open(&tried)?;
+    let applied = positions::read(&tried, &config.group, parts)?;
+    let places = Places { floors: meta::floors(&tried, parts)?, applied };
+    let before = findings.len();
+    let mut state = state(config, target, sample, parts);
+    for rows in sample.batch.tables() {
         let mut own = Vec::new();
-        let prepared = prepare(&tried, target, rows, &mut own);
-        // The error of a refused table repeats its findings.
-        if let Err(error) = prepared
-            && !own.iter().any(Finding::is_error)
-        {
-            own.push(Finding::error(error.to_string(), ""));
+        match prepare(&tried, target, rows, &mut own) {
+            Ok(prepared) => {
+                state.tables.insert(rows.table.clone(), prepared);
+            }
+            // The error of a refused table repeats its findings.
+            Err(error) if !own.iter().any(Finding::is_error) => own.push(Finding::of_sink(&error)),
+            Err(_) => {}
         }
         findings.append(&mut own);
     }
-    tried.rollback().during(operation)
+    if !findings[before..].iter().any(Finding::is_error)
+        && let Err(error) = apply::apply(&tried, &mut state, &sample.complete)
+    {
+        findings.push(Finding::of_sink(&error));
+    }
+    findings.extend(kept(sample));
+    tried.rollback().during(operation)?;
+    Ok(places)
+}
+
+/// The database, or one in memory where there is none yet and could be one.
+fn opened(config: &SqliteConfig, findings: &mut Vec<Finding>) -> Outcome<Connection> {
+    let path = &config.path;
+    let operation = || format!("open {}", path.display());
+    connection::refuse_no_file(path)?;
+    if !path.exists() {
+        would_be_made(path)?;
+        findings.push(Finding::note(format!("{} does not exist yet; a run makes it", path.display())));
+        return Connection::open_in_memory().during(operation);
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).during(operation)?;
+    connection.busy_timeout(std::time::Duration::from_millis(config.busy_timeout_ms)).during(operation)?;
+    Ok(connection)
+}
+
+/// What a run remembers, with an id for every topic: what is written under one that is made up is
+/// rolled back with the rest.
+fn state(config: &SqliteConfig, target: &Target, sample: &Sample, parts: &[PlacedPartition]) -> State {
+    let made_up = TopicId(Uuid::nil());
+    let spans = sample.complete.spans().iter().map(|span| (span.partition.clone(), made_up));
+    let known = parts.iter().map(|part| (part.partition.clone(), part.topic_id));
+    State {
+        target: target.clone(),
+        group: config.group.clone(),
+        topic_ids: spans.chain(known).collect(),
+        tables: HashMap::new(),
+    }
+}
+
+/// What becomes of values that were not sent.
+fn kept(sample: &Sample) -> Vec<Finding> {
+    let columns = sample.unavailable().into_iter().map(|(table, columns)| {
+        Finding::note(format!(
+            "{} of {table} did not come with every change (TOAST): the stored value is kept, and a row of which it never \
+             came stops the run; REPLICA IDENTITY FULL on the table makes the source send it always",
+            columns.join(", ")
+        ))
+    });
+    columns.collect()
 }
 
 /// Refuses a path at which no file can be made.
@@ -69,11 +143,15 @@ fn would_be_made(path: &Path) -> Outcome<()> {
     })
 }
 
+/// The SQL that a run would make its own tables with.
+pub fn own_tables_ddl() -> Vec<String> {
+    vec![meta::CREATE.to_owned(), positions::CREATE.to_owned()]
+}
+
 /// The SQL that a run would make the tables of these rows with: the table, and the one for the
 /// versions of its deleted rows.
 pub fn create_table_ddl(target: &Target, rows: TableRows<'_>) -> Result<Vec<String>, SinkError> {
     let connection = Connection::open_in_memory().during(|| "open a database in memory".into())?;
-    connection::prepare(&connection, &SqliteConfig::at(":memory:")).during(|| "open a database in memory".into())?;
     meta::open(&connection)?;
     let plan = Plan::of(target, rows.table, Deletes::Hard);
     let mut statements = vec![ddl::new_table(&plan, target.evolution, rows)?.sql];

@@ -24,6 +24,6 @@ mod sink;
 mod table;
 mod validate;
 
-pub use check::{check, create_table_ddl};
+pub use check::{check, create_table_ddl, own_tables_ddl};
 pub use config::SqliteConfig;
 pub use sink::Sqlite;
