@@ -27,6 +27,8 @@ use crate::exit::{self, Exit, fail};
 
 /// Where no terminal says how wide it is.
 const WIDTH: usize = 100;
+/// Narrower lines hold no word beside the indent.
+const NARROWEST: usize = 40;
 /// A mark and the spaces behind it.
 const INDENT: &str = "        ";
 
@@ -40,9 +42,15 @@ pub fn execute(path: &Path, args: &CheckArgs) -> Exit {
         Ok(checked) => checked,
         Err(error) => return fail(Exit::Bug, &error),
     };
-    let width = terminal_size::terminal_size().map_or(WIDTH, |(width, _)| usize::from(width.0).clamp(40, WIDTH));
-    print!("{}", shown(&path.display().to_string(), &checked, width));
+    print!("{}", shown(&path.display().to_string(), &checked, width()));
     exit_of(&checked)
+}
+
+/// How wide lines may be: as COLUMNS says, or the terminal, which may be too wide to read.
+fn width() -> usize {
+    let said = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let terminal = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0).min(WIDTH));
+    said.or_else(terminal).unwrap_or(WIDTH).max(NARROWEST)
 }
 
 /// The code of the worst error.

@@ -4,6 +4,7 @@
 
 mod capture_into_sqlite;
 mod cases;
+mod check;
 mod child;
 mod faults;
 mod kafka_into_clickhouse;
