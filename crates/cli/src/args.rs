@@ -39,9 +39,9 @@ pub enum LogFormat {
 pub enum Command {
     /// Run the pipeline
     Run(RunArgs),
-    /// Check configuration, source and destination; exit 0 only if a run would start
+    /// Check configuration, source, records and destination; exit 0 only if a run would start
     Check(CheckArgs),
-    /// Print the target tables' DDL for the topics
+    /// Print the DDL of everything that a run would make for the topics
     Ddl(DdlArgs),
     /// See it work, with no service: a recorded log into SQLite, killed, resumed, replayed, compared
     Demo(DemoArgs),
@@ -85,7 +85,7 @@ pub enum ReportFormat {
 /// `settle check`
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// Records sampled per topic
+    /// Records sampled per partition
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub sample: usize,
 }
@@ -93,7 +93,7 @@ pub struct CheckArgs {
 /// `settle ddl`
 #[derive(Debug, Args)]
 pub struct DdlArgs {
-    /// Records sampled per topic
+    /// Records sampled per partition
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub sample: usize,
 }

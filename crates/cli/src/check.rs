@@ -125,11 +125,14 @@ fn verdict(checked: &Checked) -> String {
         0 => String::new(),
         number => format!(" ({})", counted(number, "warning")),
     };
+    let away = |finding: &Finding| matches!(finding.cause, Cause::SourceAway | Cause::SinkAway);
+    let waits = checked.findings().filter(|finding| finding.is_error()).all(away);
     match (number(Severity::Error), checked.unread) {
         (0, false) => format!("a run would start{warnings}"),
         (0, true) => {
             format!("nothing was found that keeps a run from starting; the records were not looked at{warnings}")
         }
+        (errors, _) if waits => format!("a run would wait for what is away: {}{warnings}", counted(errors, "error")),
         (errors, _) => format!("a run would not start: {}{warnings}", counted(errors, "error")),
     }
 }

@@ -1,12 +1,15 @@
 //! `settle check` says what a run would say: whole outputs, and beside each what a run does.
 
+use std::collections::BTreeSet;
+use std::io::Read;
 use std::process::Stdio;
 
 use settle_testkit::clickhouse::Client;
 use settle_testkit::kafka::{self, Record};
 
+use crate::child::{Running, until};
 use crate::live::Live;
-use crate::shop::{Shop, shop};
+use crate::shop::{Shop, fixtures, shop};
 use crate::stage::Stage;
 
 /// What `settle` prints, with its exit code. Lines are as wide as they need to be: names of topics
@@ -223,7 +226,7 @@ fn two_topics_into_one_table() {
     let both: Vec<String> = lines.iter().cloned().chain(copies).collect();
     let stage = capture(&both, "");
     let said = said(&stage, &["check"], &[(&folder(&stage), "FOLDER")]);
-    let told = "FAIL  record copy.public.orders:2:0: topics shop.public.orders and copy.public.orders both carry table \
+    let told = "FAIL  record copy.public.orders:0:0: topics shop.public.orders and copy.public.orders both carry table \
                 public.orders;";
     assert!(said.contains(told), "{said}");
     assert!(said.ends_with("a run would not start: 1 error\n"), "said once: {said}");
@@ -305,4 +308,89 @@ async fn what_ddl_prints_for_clickhouse_is_all_that_a_run_needs() {
     assert!(said.starts_with("exit 0\n"), "{said}");
     assert_eq!(run_exits(&live.stage), 0);
     live.assert_equals_source("with tables made by hand").await;
+}
+
+/// Every recorded topic, those that are refused among them.
+fn recordings() -> Vec<(String, Vec<String>)> {
+    let mut found = Vec::new();
+    for folder in std::fs::read_dir(fixtures()).unwrap() {
+        for file in std::fs::read_dir(folder.unwrap().path()).unwrap() {
+            let path = file.unwrap().path();
+            let name = path.display().to_string();
+            let mut text = String::new();
+            if name.ends_with(".jsonl") {
+                text = std::fs::read_to_string(&path).unwrap();
+            } else if name.ends_with(".jsonl.gz") {
+                let file = std::fs::File::open(&path).unwrap();
+                flate2::read::GzDecoder::new(file).read_to_string(&mut text).unwrap();
+            } else {
+                continue;
+            }
+            found.push((name, text.lines().map(str::to_owned).collect()));
+        }
+    }
+    found.sort();
+    assert!(found.len() > 40, "the recordings are there");
+    found
+}
+
+#[test]
+fn a_look_and_a_run_agree_on_every_recording_into_sqlite() {
+    let (mut differ, mut exits) = (Vec::new(), BTreeSet::new());
+    for (name, lines) in recordings() {
+        let stage = capture(&lines, "");
+        let looked = said(&stage, &["check", "--sample", "1000000"], &[]);
+        let run = stage.settle(&["run"]).output().unwrap();
+        let exit = run.status.code().unwrap();
+        exits.insert(exit);
+        if !looked.starts_with(&format!("exit {exit}\n")) {
+            differ.push(format!("{name}: a run exits {exit}: {}\n{looked}", String::from_utf8_lossy(&run.stderr)));
+        }
+    }
+    assert!(differ.is_empty(), "{}", differ.join("\n"));
+    assert_eq!(exits, BTreeSet::from([0, 5]), "recordings of both kinds were seen");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_and_a_run_agree_on_every_recording_into_clickhouse() {
+    let (mut differ, mut exits) = (Vec::new(), BTreeSet::new());
+    for (name, lines) in recordings() {
+        let database = Client::with_fresh_database("agree").await;
+        let address = database.address().clone();
+        let stage = capture(&lines, "");
+        stage.write("password", &address.password);
+        let sink = format!(
+            "[sink]\nkind = \"clickhouse\"\nurl = \"{}\"\ndatabase = \"{}\"\nuser = \"{}\"\npassword = \"file:{}\"\n",
+            address.url,
+            database.database(),
+            address.user,
+            stage.path("password").display()
+        );
+        replace_in(&stage, "[sink]\nkind = \"sqlite\"\npath = \"shop.db\"\n", &sink);
+        // Without schemas a table must be there: made from what is printed for the topic.
+        let made = stage.settle(&["ddl", "--sample", "1000000"]).output().unwrap();
+        for statement in String::from_utf8(made.stdout).unwrap().split(";\n").map(str::trim).filter(|s| !s.is_empty()) {
+            database.query(statement).await;
+        }
+        let looked = said(&stage, &["check", "--sample", "1000000"], &[]);
+        let run = stage.settle(&["run"]).output().unwrap();
+        let exit = run.status.code().unwrap();
+        exits.insert(exit);
+        if !looked.starts_with(&format!("exit {exit}\n")) {
+            differ.push(format!("{name}: a run exits {exit}: {}\n{looked}", String::from_utf8_lossy(&run.stderr)));
+        }
+        database.query(&format!("DROP DATABASE `{}`", database.database())).await;
+    }
+    assert!(differ.is_empty(), "{}", differ.join("\n"));
+    assert_eq!(exits, BTreeSet::from([0, 5]), "recordings of both kinds were seen");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_of_the_group_are_counted() {
+    let topic = recorded(&orders()).await;
+    let stage = kafka_into_sqlite(&[&topic], settle_testkit::services::kafka(), &format!("{topic}-group"));
+    let running = Running::start(&stage, &[]);
+    let look = async || said(&stage, &["check"], &[]);
+    until("a member", look, |said| said.contains("-group has 1 member now: a run shares the partitions")).await;
+    running.kill();
 }

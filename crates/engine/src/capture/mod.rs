@@ -279,7 +279,8 @@ impl<'a, 'd> Reader<'a, 'd> {
         Ok(id)
     }
 
-    /// The first record of a partition: it is ours from where the group stands.
+    /// The first record of a partition: it is ours from where the group stands. Returns the next
+    /// offset to deliver.
     fn assign(&mut self, record: &Record, topic_id: TopicId) -> Result<Offset, Stop> {
         let partition = record.partition.clone();
         let committed = match &self.offsets {
@@ -287,12 +288,13 @@ impl<'a, 'd> Reader<'a, 'd> {
             None => None,
         };
         let start = committed.unwrap_or(record.offset);
-        self.next.insert(partition.clone(), if self.whole { record.offset } else { start });
+        let next = if self.whole { record.offset } else { start };
+        self.next.insert(partition.clone(), next);
         self.flush()?;
         let assignment =
             Assignment { partition, topic_id: Some(topic_id), start, resumed: committed.is_some(), generation: 0 };
         self.send(SourceEvent::Assigned(vec![assignment]))?;
-        Ok(start)
+        Ok(next)
     }
 
     fn flush(&mut self) -> Result<(), Stop> {

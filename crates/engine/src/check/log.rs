@@ -73,9 +73,16 @@ pub(crate) fn of_kafka(survey: &kafka::Survey, sample: &Sample, config: &SourceC
             findings.extend(keeps(&topic.name, keeping, config.lone_tombstones));
         }
     }
-    let places: Vec<Place> =
-        survey.topics.iter().flat_map(|topic| topic.partitions.iter().map(|part| part.place(topic.id))).collect();
-    findings.push(group(&config.group, &places));
+    let places: Vec<Place> = survey
+        .topics
+        .iter()
+        .flat_map(|topic| {
+            topic.partitions.iter().filter(|part| part.refused.is_none()).map(|part| part.place(topic.id))
+        })
+        .collect();
+    if !places.is_empty() {
+        findings.push(group(&config.group, &places));
+    }
     match survey.members {
         Some(0) => {}
         Some(members) => findings.push(Finding::note(format!(
@@ -205,20 +212,15 @@ fn begins_late(topic: &SurveyedTopic, places: &[Place], seen: Option<&Seen>) -> 
 
 fn group(group: &str, places: &[Place]) -> Finding {
     let new = places.iter().filter(|place| place.committed.is_none()).count();
-    let ahead: i64 = places.iter().filter_map(|place| Some((place.end - place.committed?).max(0))).sum();
-    Finding::note(if new == places.len() {
-        format!("group {group} has no offsets here: it starts at the beginning of each partition")
-    } else if new == 0 {
-        format!(
-            "group {group} goes on where it stands, with {} ahead",
-            count(ahead.unsigned_abs(), "offset", "offsets")
-        )
-    } else {
-        let new = count(new as u64, "partition", "partitions");
-        format!(
-            "group {group} goes on where it stands, with {} ahead; {new} it starts at the beginning",
-            count(ahead.unsigned_abs(), "offset", "offsets")
-        )
+    let ahead = places.iter().filter_map(|place| u64::try_from(place.end - place.committed?).ok()).sum();
+    let stands = format!("group {group} goes on where it stands, with {} ahead", count(ahead, "offset", "offsets"));
+    Finding::note(match new {
+        _ if new == places.len() => {
+            format!("group {group} has no offsets here: it starts at the beginning of each partition")
+        }
+        0 => stands,
+        1 => format!("{stands}; 1 partition has none, and is read from its beginning"),
+        new => format!("{stands}; {new} partitions have none, and are read from their beginning"),
     })
 }
 
@@ -240,7 +242,7 @@ mod tests {
         assert_eq!(told(&[place(0, 9, Some(8))]), "group g goes on where it stands, with 1 offset ahead");
         assert_eq!(
             told(&[place(0, 9, Some(9)), place(0, 3, None)]),
-            "group g goes on where it stands, with 0 offsets ahead; 1 partition it starts at the beginning"
+            "group g goes on where it stands, with 0 offsets ahead; 1 partition has none, and is read from its beginning"
         );
     }
 

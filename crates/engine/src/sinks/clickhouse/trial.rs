@@ -11,7 +11,7 @@ use settle_core::sink::{FailureKind, SinkError};
 use super::apply::Encoder;
 use super::column_type::ColumnType;
 use super::destination::Known;
-use super::failure::ServerError;
+use super::failure::{ServerError, tidy};
 use super::names::{identifier, literal};
 use super::naming::Naming;
 use super::rows::Rows;
@@ -38,8 +38,10 @@ pub(crate) async fn read_type(server: &Server, column: &str, text: &str) -> Resu
     match server.client.rows::<TypeRow>(&operation, &sql).await {
         Ok(rows) => Ok(rows.into_iter().next().map(|row| row.text).ok_or_else(|| "it is empty".to_owned())),
         Err(error) => match error.source.as_ref().and_then(|source| source.downcast_ref::<ServerError>()) {
-            // What stands behind the type in the statement is ours.
-            Some(server) if error.kind == FailureKind::Contract => Ok(Err(server.text.clone())),
+            // The rest of the statement is ours, so it is the type.
+            Some(server) if error.kind == FailureKind::Contract => Ok(Err(tidy(&server.text))),
+            // Who may not ask may still create.
+            Some(ServerError { code: 497, .. }) => Ok(Ok(text.to_owned())),
             _ => Err(error),
         },
     }
