@@ -174,8 +174,8 @@ mod tests {
         assert_eq!(
             text,
             "configuration\n  note  settle.toml is read\ntables\n  warn  one\n          two\n        fix: run ALTER TABLE\n             \
-             `shop`.`orders` MODIFY\n             COLUMN `amount`\n             Nullable(Decimal(12,\n             2)), and \
-             again\na run would start (1 warning)\n"
+             `shop`.`orders` MODIFY\n             COLUMN `amount`\n             Nullable(Decimal(12, 2)),\n             \
+             and again\na run would start (1 warning)\n"
         );
     }
 }
