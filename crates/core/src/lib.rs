@@ -8,6 +8,7 @@
 pub mod batch;
 pub mod change;
 pub mod columns;
+pub mod dead_letter;
 pub mod debezium;
 pub mod fold;
 pub mod invariant;
