@@ -4,7 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::change::TableName;
+use crate::change::{Change, TableName};
+use crate::debezium::envelope::Envelope;
+use crate::key::Key;
 use crate::record::Record;
 use crate::version::Version;
 
@@ -101,6 +103,26 @@ pub struct DeadLetter {
     pub table: Option<Arc<TableName>>,
     /// Its version, where it was understood so far: a later retry keeps it.
     pub version: Option<Version>,
+    /// Its row's key, where that could be read: later records of the row may stand on this one.
+    pub key: Option<Key>,
+}
+
+impl DeadLetter {
+    /// A change that the destination refused, or that stands on one.
+    pub(crate) fn of_change(change: Change, class: ErrorClass, error: String) -> Self {
+        let Change { record, table, key, version, .. } = change;
+        Self { record, error, class, table: Some(table), version: Some(version), key: Some(key) }
+    }
+}
+
+/// The table that a record names, whatever else is wrong with it.
+pub(crate) fn table_said(payload: &[u8]) -> Option<TableName> {
+    let envelope: Envelope<'_> = serde_json::from_slice(payload).ok()?;
+    match (envelope.source, envelope.payload) {
+        (Some(source), _) => source.table_name(),
+        (None, Some(wrapped)) => serde_json::from_str::<Envelope<'_>>(wrapped.get()).ok()?.source?.table_name(),
+        (None, None) => None,
+    }
 }
 
 #[cfg(test)]
