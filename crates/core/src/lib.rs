@@ -11,6 +11,7 @@ pub mod columns;
 pub mod dead_letter;
 pub mod debezium;
 pub mod fold;
+pub mod holds;
 pub mod invariant;
 pub mod key;
 pub mod lane;
@@ -23,6 +24,7 @@ pub mod refusal;
 pub mod schema;
 pub mod sink;
 pub mod tally;
+pub mod unfold;
 pub mod value;
 pub mod version;
 
