@@ -23,12 +23,21 @@ pub struct Process {
     pid: i32,
     /// Start time in clock ticks since boot, field 22 of `/proc/<pid>/stat`.
     started_ticks: u64,
+    /// The number of the signal that asks it to end, where that is not SIGTERM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    end_signal: Option<i32>,
 }
 
 impl Process {
     /// The process id, which is also the id of its group.
     pub fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// The same process, which is asked to end by `signal` instead of SIGTERM.
+    #[must_use]
+    pub fn ended_by(self, signal: Signal) -> Self {
+        Self { end_signal: Some(signal.as_raw()), ..self }
     }
 
     /// Starts `command` as the leader of a group of its own, both outputs appended to `log`.
@@ -52,6 +61,7 @@ impl Process {
             Some(Self {
                 pid,
                 started_ticks: stat(pid)?.1, // also of a child that has ended already
+                end_signal: None,
             })
         };
         match started() {
@@ -67,12 +77,13 @@ impl Process {
         stat(self.pid).is_some_and(|(state, started)| started == self.started_ticks && !matches!(state, 'Z' | 'X'))
     }
 
-    /// Ends the group: SIGTERM, and SIGKILL after `patience`. Does nothing to a pid that has become another process.
+    /// Ends the group: its signal to end, and SIGKILL after `patience`. Does nothing to a pid that has become another process.
     pub fn stop(&self, patience: Duration) -> Result<(), ServiceError> {
         let Some(group) = Pid::from_raw(self.pid) else {
             return Ok(());
         };
-        for signal in [Signal::TERM, Signal::KILL] {
+        let end = self.end_signal.and_then(Signal::from_named_raw).unwrap_or(Signal::TERM);
+        for signal in [end, Signal::KILL] {
             if !self.is_alive() {
                 return Ok(());
             }
@@ -169,7 +180,7 @@ mod tests {
         let (process, mut child) = Process::spawn(command.args(["-c", "echo up; sleep 600 & wait"]), &log).unwrap();
         wait_ready("sh", &process, &log, Duration::from_secs(10), || tail(&log, 1).contains("up")).unwrap();
 
-        let other = Process { pid: process.pid, started_ticks: process.started_ticks + 1 };
+        let other = Process { pid: process.pid, started_ticks: process.started_ticks + 1, ..process.clone() };
         assert!(!other.is_alive());
         other.stop(Duration::from_millis(10)).unwrap();
         assert!(process.is_alive());
