@@ -44,9 +44,12 @@ impl Service for Connect {
     }
 
     fn prepare(&self, folders: &Folders, progress: Progress<'_>) -> Result<(), ServiceError> {
-        packages::ensure(&[&packages::JAVA, &packages::MAVEN], progress)?;
+        packages::ensure(&[&packages::JAVA], progress)?;
         for artifacts in [&kafka::ARTIFACTS].into_iter().chain(&PLUGINS) {
-            artifacts.resolve(&folders.cache, self.name(), progress)?;
+            if !artifacts.is_resolved(&folders.cache) {
+                packages::ensure(&[&packages::MAVEN], progress)?;
+                artifacts.resolve(&folders.cache, self.name(), progress)?;
+            }
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 
 mod address;
 mod clickhouse;
-mod connect;
+pub(crate) mod connect;
 mod error;
 mod folders;
 mod home;
@@ -16,7 +16,7 @@ mod mariadb;
 mod maven;
 mod packages;
 mod postgres;
-mod process;
+pub(crate) mod process;
 mod state;
 mod web;
 

@@ -42,6 +42,11 @@ impl Process {
 
     /// Starts `command` as the leader of a group of its own, both outputs appended to `log`.
     pub fn spawn(command: &mut Command, log: &Path) -> Result<(Self, Child), ServiceError> {
+        Self::spawn_reading(Stdio::null(), command, log)
+    }
+
+    /// The same, with something to read.
+    pub fn spawn_reading(stdin: Stdio, command: &mut Command, log: &Path) -> Result<(Self, Child), ServiceError> {
         let program = command.get_program().to_string_lossy().into_owned();
         let out = File::options()
             .create(true)
@@ -50,7 +55,7 @@ impl Process {
             .map_err(ServiceError::io(format!("opening {}", log.display())))?;
         let err = out.try_clone().map_err(ServiceError::io(format!("opening {}", log.display())))?;
         let child = command
-            .stdin(Stdio::null())
+            .stdin(stdin)
             .stdout(out)
             .stderr(err)
             .process_group(0)
@@ -77,22 +82,29 @@ impl Process {
         stat(self.pid).is_some_and(|(state, started)| started == self.started_ticks && !matches!(state, 'Z' | 'X'))
     }
 
-    /// Ends the group: its signal to end, and SIGKILL after `patience`. Does nothing to a pid that has become another process.
-    pub fn stop(&self, patience: Duration) -> Result<(), ServiceError> {
+    /// Ends the group by SIGKILL, at once. Does nothing to a pid that has become another process.
+    pub fn kill(&self) -> Result<(), ServiceError> {
+        if self.is_alive() { self.send(Signal::KILL) } else { Ok(()) }
+    }
+
+    fn send(&self, signal: Signal) -> Result<(), ServiceError> {
         let Some(group) = Pid::from_raw(self.pid) else {
             return Ok(());
         };
+        match kill_process_group(group, signal) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Err(errno) => Err(ServiceError::io(format!("stopping process {}", self.pid))(errno.into())),
+        }
+    }
+
+    /// Ends the group: its signal to end, and SIGKILL after `patience`. Does nothing to a pid that has become another process.
+    pub fn stop(&self, patience: Duration) -> Result<(), ServiceError> {
         let end = self.end_signal.and_then(Signal::from_named_raw).unwrap_or(Signal::TERM);
         for signal in [end, Signal::KILL] {
             if !self.is_alive() {
                 return Ok(());
             }
-            match kill_process_group(group, signal) {
-                Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-                Err(errno) => {
-                    return Err(ServiceError::io(format!("stopping process {}", self.pid))(errno.into()));
-                }
-            }
+            self.send(signal)?;
             let deadline = Instant::now() + patience;
             while self.is_alive() && Instant::now() < deadline {
                 thread::sleep(POLL);
