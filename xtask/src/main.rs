@@ -1,10 +1,11 @@
-//! The workspace's own commands: `cargo xtask services up|down|status`, `test`, `ci`.
+//! The workspace's own commands: `cargo xtask services up|down|status`, `test`, `bench`, `ci`.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "a command line tool of the workspace: printing is its output"
 )]
 
+mod bench;
 mod child;
 mod ci;
 mod named;
@@ -33,6 +34,11 @@ enum Task {
     },
     /// Run every test against real services, which are started for it and stopped after it
     Test(test::Arguments),
+    /// Measure the release binary over a long log: events per second, CPU, memory
+    Bench {
+        #[command(subcommand)]
+        kind: bench::Kind,
+    },
     /// Run what CI runs: format, lints, dependencies, documentation, names in the documents, tests
     Ci,
 }
@@ -41,6 +47,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Task::Services { action } => services::run(action),
         Task::Test(arguments) => test::run(&arguments),
+        Task::Bench { kind } => bench::run(&kind),
         Task::Ci => ci::run(),
     };
     done.unwrap_or_else(|failure| {

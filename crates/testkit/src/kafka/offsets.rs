@@ -137,6 +137,32 @@ pub async fn read_topic(topic: &str, isolation: Isolation) -> Vec<Record> {
     .await
 }
 
+/// Every committed record of a topic, read again until they are `enough`. The topic need not exist yet. Panics after a minute with
+/// how many there were.
+pub async fn read_topic_until(topic: &str, enough: impl Fn(&[Record]) -> bool) -> Vec<Record> {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let records = if exists(topic).await { read_topic(topic, Isolation::ReadCommitted).await } else { Vec::new() };
+        if enough(&records) {
+            return records;
+        }
+        let found = records.len();
+        assert!(Instant::now() < deadline, "{found} records in {topic} are not what was waited for {PATIENCE:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn exists(topic: &str) -> bool {
+    let topic = topic.to_owned();
+    blocking(move || {
+        let consumer = consumer("testkit-reader", Isolation::ReadCommitted);
+        let metadata = consumer.fetch_metadata(Some(&topic), LIMIT).expect("metadata");
+        metadata.topics().iter().any(|found| !found.partitions().is_empty())
+    })
+    .await
+}
+
 fn is_connection(failure: &KafkaError) -> bool {
     use RDKafkaErrorCode::{AllBrokersDown, BrokerTransportFailure};
     matches!(failure, KafkaError::MessageConsumption(AllBrokersDown | BrokerTransportFailure))
