@@ -104,7 +104,7 @@ const MENU: [(Kind, u32, Option<Hazard>); 21] = [
     (Kind::Toast, 50, Some(Hazard::Toast)),
     (Kind::SetTimestamp, 20, Some(Hazard::SetTimestamp)),
     (Kind::Replace, 30, Some(Hazard::Replace)),
-    (Kind::Truncate, 5, Some(Hazard::Truncate)),
+    (Kind::Truncate, 2, Some(Hazard::Truncate)),
 ];
 
 /// The kinds that are on, with their shares.

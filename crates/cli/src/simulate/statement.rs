@@ -64,9 +64,18 @@ impl Statement {
                         }
                     })
                     .collect();
-                format!("UPDATE {} SET {} WHERE {}", quote(table.name()), changes.join(", "), rows.sql(engine))
+                let table = quote(table.name());
+                let hint = rows.hint(engine);
+                format!("UPDATE {table}{hint} SET {} WHERE {}", changes.join(", "), rows.sql(engine))
             }
-            Self::Delete(table, rows) => format!("DELETE FROM {} WHERE {}", quote(table.name()), rows.sql(engine)),
+            Self::Delete(table, rows) => {
+                let table = quote(table.name());
+                match rows.hint(engine) {
+                    "" => format!("DELETE FROM {table} WHERE {}", rows.sql(engine)),
+                    // The form with one table takes no hint.
+                    hint => format!("DELETE {table} FROM {table}{hint} WHERE {}", rows.sql(engine)),
+                }
+            }
             Self::Truncate(table) => format!("TRUNCATE TABLE {}", quote(table.name())),
             Self::Savepoint => "SAVEPOINT before_doubt".to_owned(),
             Self::BackToSavepoint => "ROLLBACK TO SAVEPOINT before_doubt".to_owned(),
@@ -77,6 +86,15 @@ impl Statement {
 }
 
 impl Rows {
+    /// MySQL and MariaDB read all of a small table, and wait for whoever holds any row of it, where many keys are
+    /// asked for, unless they are told not to.
+    fn hint(&self, engine: Engine) -> &'static str {
+        match engine {
+            Engine::MySql if self.values.len() > 1 => " FORCE INDEX (PRIMARY)",
+            _ => "",
+        }
+    }
+
     fn sql(&self, engine: Engine) -> String {
         if let [column] = self.columns {
             let values: Vec<String> = self.values.iter().flatten().map(|cell| cell.literal(engine)).collect();
@@ -116,7 +134,8 @@ mod tests {
         );
         assert_eq!(
             delete.sql(Engine::MySql),
-            "DELETE FROM `order_items` WHERE (`order_id` = 7 AND `line` = 1) OR (`order_id` = 7 AND `line` = 2)"
+            "DELETE `order_items` FROM `order_items` FORCE INDEX (PRIMARY) \
+             WHERE (`order_id` = 7 AND `line` = 1) OR (`order_id` = 7 AND `line` = 2)"
         );
         let update = Statement::Update(
             Table::Customers,
