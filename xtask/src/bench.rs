@@ -220,4 +220,4 @@ fn binary(name: &str) -> PathBuf {
 }
 
 /// How the generated records are to be read.
-const MODES: &str = "time_precision_mode = \"adaptive_time_microseconds\"\ndecimal_handling_mode = \"string\"\n";
+const MODES: &str = "time_precision_mode = \"microseconds\"\ndecimal_handling_mode = \"string\"\n";

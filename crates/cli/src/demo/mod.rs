@@ -20,6 +20,8 @@ use crate::exit::Exit;
 /// Why the demo failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
+    #[error("{0}")]
+    Folder(String),
     #[error("{what}: {error}")]
     Io { what: String, error: std::io::Error },
     #[error("the database cannot be read: {0}")]
@@ -35,7 +37,13 @@ pub fn execute(args: &DemoArgs) -> Exit {
     let started = Instant::now();
     let shown = match &args.keep {
         Some(folder) => std::fs::create_dir_all(folder)
-            .map_err(|error| Failure::Io { what: format!("the folder {} cannot be made", folder.display()), error })
+            .map_err(|error| {
+                Failure::Folder(format!(
+                    "the folder {} cannot be made ({error}); name another after --keep",
+                    folder.display()
+                ))
+            })
+            .and_then(|()| refuse_foreign(folder))
             .and_then(|()| show(folder, true)),
         None => tempfile::tempdir()
             .map_err(|error| Failure::Io { what: "no temporary folder".to_owned(), error })
@@ -52,8 +60,23 @@ pub fn execute(args: &DemoArgs) -> Exit {
         }
         Err(failure) => {
             eprintln!("settle: demo: {failure}");
-            Exit::Bug
+            match failure {
+                Failure::Folder(_) => Exit::Usage,
+                _ => Exit::Bug,
+            }
         }
+    }
+}
+
+/// A folder that holds somebody's own pipeline is not written over.
+fn refuse_foreign(folder: &Path) -> Result<(), Failure> {
+    let config = folder.join("settle.toml");
+    match std::fs::read_to_string(&config) {
+        Ok(text) if text != log::config() => Err(Failure::Folder(format!(
+            "{} is there and is not the demo's; name an empty folder after --keep, or move the file away",
+            config.display()
+        ))),
+        _ => Ok(()),
     }
 }
 

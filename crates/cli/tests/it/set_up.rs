@@ -176,3 +176,21 @@ async fn check_lists_every_finding_and_exits_by_the_worst() {
         insta::assert_snapshot!(format!("exit {}\n{said}", output.status.code().unwrap()));
     });
 }
+
+#[test]
+fn the_demo_leaves_a_pipeline_of_somebody_elses_alone() {
+    let stage = Stage::new();
+    let own = stage.write("settle.toml", "# my own\n");
+    let folder = folder(&stage);
+    insta::assert_snapshot!(said(&stage, &["demo", "--keep", &folder], &[(&folder, "FOLDER")]));
+    assert_eq!(std::fs::read_to_string(own).unwrap(), "# my own\n");
+}
+
+#[test]
+fn a_folder_for_the_demo_that_cannot_be_made_is_a_mistake_of_usage() {
+    let stage = Stage::new();
+    let file = stage.write("file", "");
+    let folder = folder(&stage);
+    let under = file.join("demo").display().to_string();
+    insta::assert_snapshot!(said(&stage, &["demo", "--keep", &under], &[(&folder, "FOLDER")]));
+}

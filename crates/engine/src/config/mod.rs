@@ -45,7 +45,7 @@ impl Config {
     /// Checks `text`; `name` stands in messages.
     pub fn parse(text: &str, name: &str, base: &Path) -> Result<Self, ConfigError> {
         let raw: raw::Config = toml::from_str(text).map_err(|e| ConfigError::from_toml(name, text, &e))?;
-        let fail = |message: String| ConfigError::new(name, message);
+        let fail = |message: String| ConfigError::in_text(name, text, message);
         let source = source::check(&raw.source, base).map_err(fail)?;
         let sink = sink::check(&raw.sink, base).map_err(fail)?;
         let target = target::check(&raw, &sink).map_err(fail)?;
@@ -61,8 +61,10 @@ fn batch(raw: &raw::Batch) -> Result<Limits, String> {
         max_bytes: raw.max_bytes.unwrap_or(default.max_bytes),
         max_age_ms: raw.max_age_ms.unwrap_or(default.max_age_ms),
     };
-    if limits.max_rows == 0 || limits.max_bytes == 0 {
-        return Err("[batch] max_rows and max_bytes must be at least 1".to_owned());
+    for (key, value) in [("max_rows", limits.max_rows), ("max_bytes", limits.max_bytes)] {
+        if value == 0 {
+            return Err(format!("[batch] {key} must be at least 1"));
+        }
     }
     Ok(limits)
 }

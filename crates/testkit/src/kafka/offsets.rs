@@ -61,6 +61,20 @@ pub async fn end_offsets(topic: &str, isolation: Isolation) -> Vec<i64> {
     blocking(ends).await.into_iter().map(|(_, end)| end).collect()
 }
 
+/// Waits until the last stable offset of a partition is `end` at least: no transaction is open below it.
+pub(super) fn await_stable(topic: &str, partition: i32, end: i64) {
+    let consumer = consumer("testkit-reader", Isolation::ReadCommitted);
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let (_, stable) = consumer.fetch_watermarks(topic, partition, LIMIT).expect("watermarks");
+        if stable >= end {
+            return;
+        }
+        assert!(Instant::now() < deadline, "a transaction is open in {topic}/{partition} at {stable} after {LIMIT:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// The first offset still kept in each partition.
 pub async fn start_offsets(topic: &str) -> Vec<i64> {
     let topic = topic.to_owned();

@@ -100,23 +100,44 @@ impl Services {
     /// Has every service up, and gives the environment for tests. What already runs is left as it is. With `keep` the services
     /// outlive this command, also those that an earlier command started for itself. A failure stops what this call started.
     pub fn up(&self, keep: bool, progress: Progress<'_>) -> Result<BTreeMap<String, String>, ServiceError> {
-        let mut state = State::load(&self.folders)?;
-        state.services.retain(|running| running.process.is_alive());
-        let found = state.services.len();
-        self.start_missing(&mut state, keep, progress).inspect_err(|_| {
-            for started in state.services.iter().skip(found) {
-                let _ = started.process.stop(PATIENCE); // the failure to report is the first one
-            }
-        })?;
-        Ok(state.services.iter().flat_map(|running| running.exports.clone()).collect())
+        self.up_with(all(), keep, progress)
     }
 
-    fn start_missing(&self, state: &mut State, keep: bool, progress: Progress<'_>) -> Result<(), ServiceError> {
+    fn up_with(
+        &self,
+        services: Vec<Box<dyn Service>>,
+        keep: bool,
+        progress: Progress<'_>,
+    ) -> Result<Given, ServiceError> {
+        let (replaced, services): (Vec<_>, Vec<_>) =
+            services.into_iter().partition(|service| env::var_os(service.replaced_by()).is_some());
+        let replaced: Vec<&str> = replaced.iter().map(|service| service.name()).collect();
+        let mut state = State::load(&self.folders)?;
+        state.services.retain(|running| running.process.is_alive());
+        let found: Vec<Process> = state.services.iter().map(|running| running.process.clone()).collect();
+        self.start_missing(services, &mut state, keep, progress).inspect_err(|_| {
+            for started in state.services.iter().filter(|running| !found.contains(&running.process)) {
+                let _ = started.process.stop(PATIENCE); // the failure to report is the first one
+                home::clear_elsewhere(&started.folder);
+            }
+        })?;
+        // The user's own goes before one that still runs here.
+        let ours = state.services.iter().filter(|running| !replaced.contains(&running.name.as_str()));
+        Ok(ours.flat_map(|running| running.exports.clone()).collect())
+    }
+
+    fn start_missing(
+        &self,
+        services: Vec<Box<dyn Service>>,
+        state: &mut State,
+        keep: bool,
+        progress: Progress<'_>,
+    ) -> Result<(), ServiceError> {
         if keep {
             state.services.iter_mut().for_each(|running| running.kept = true);
         }
         let mut wanted = Vec::new();
-        for service in all().into_iter().filter(|service| env::var_os(service.replaced_by()).is_none()) {
+        for service in services {
             match state.alive(service.name()) {
                 Some(running) if running.given == given(service.as_ref(), state) => {}
                 // What it was started with is gone: a broker at another address.
@@ -247,3 +268,6 @@ fn await_ready((service, mut child): Started, state: &mut State, progress: Progr
 fn all() -> Vec<Box<dyn Service>> {
     vec![Box::new(Kafka), Box::new(ClickHouse), Box::new(Postgres), Box::new(MariaDb), Box::new(Connect)]
 }
+
+#[cfg(test)]
+mod tests;

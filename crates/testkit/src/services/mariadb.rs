@@ -56,7 +56,7 @@ impl Service for MariaDb {
     }
 
     fn prepare(&self, _: &Folders, progress: Progress<'_>) -> Result<(), ServiceError> {
-        packages::ensure(&[&packages::MARIADB, &packages::MARIADB_CREATION], progress)
+        packages::ensure(&[&packages::MARIADB], progress)
     }
 
     fn start(&self, _: &Folders, folder: &Path, _: &Given) -> Result<Launch, ServiceError> {

@@ -24,16 +24,14 @@ pub const POSTGRES: Tool = Tool {
     probe: &["sh", "-c", "command -v initdb || ls /usr/lib/postgresql/*/bin/initdb"],
     package: "postgresql",
 };
-/// The programs of the MariaDB server, without the server of the machine that another package runs.
+/// The programs of the MariaDB server, without the server of the machine that another package runs, and what makes its data folder.
 pub const MARIADB: Tool = Tool {
     name: "the MariaDB server",
-    probe: &["sh", "-c", "command -v mariadbd || test -x /usr/sbin/mariadbd"],
-    package: "mariadb-server-core",
-};
-/// What MariaDB's data folder is made with, and the tool it reads its settings by.
-pub const MARIADB_CREATION: Tool = Tool {
-    name: "mariadb-install-db",
-    probe: &["sh", "-c", "command -v mariadb-install-db && command -v my_print_defaults"],
+    probe: &[
+        "sh",
+        "-c",
+        "PATH=$PATH:/usr/sbin; command -v mariadbd && command -v mariadb-install-db && command -v my_print_defaults",
+    ],
     package: "mariadb-server-core mariadb-client-core",
 };
 /// Python with its `venv` module.

@@ -7,6 +7,7 @@ use settle_testkit::connect::{Client, Config, Connector, Worker};
 use settle_testkit::kafka::{Record, read_topic_until, unique};
 use settle_testkit::{mariadb, postgres};
 
+#[expect(clippy::expect_used, reason = "a record that is not JSON fails the test")]
 fn json(bytes: Option<&Vec<u8>>) -> Value {
     bytes.map_or(Value::Null, |bytes| serde_json::from_slice(bytes).expect("a record of JSON"))
 }
