@@ -23,7 +23,9 @@ use super::validate::merges;
 use super::{meta, positions, table};
 use crate::config::target::{Deletes, Target};
 use crate::finding::Severity;
+use crate::owner::Owner;
 use crate::sinks::plan::Plan;
+use crate::sinks::unsent;
 
 /// What the sink remembers between batches.
 #[derive(Debug)]
@@ -80,7 +82,8 @@ pub(super) fn apply(connection: &Connection, state: &mut State, batch: &Batch) -
 /// Records the truncate, and removes what it empties. The table need not be there yet.
 fn truncate(connection: &Connection, target: &Target, event: &Truncate) -> Outcome<()> {
     let plan = Plan::of(target, &event.table, Deletes::Hard);
-    meta::claim(connection, &plan.table, &event.table, &event.lineage)?;
+    let owner = Owner { table: event.table.clone(), lineage: event.lineage.clone() };
+    meta::claim(connection, &plan.table, &owner)?;
     let cut = event.cut();
     if !meta::record_truncate(connection, &plan.table, cut)? {
         return Ok(());
@@ -395,23 +398,7 @@ impl<'a> Writer<'a> {
     }
 
     fn nothing_stored(&self, change: &Change, missing: &[&str], kept: Kept<'_>) -> SinkError {
-        let why = match kept {
-            Kept::Row { .. } => "the table has no earlier row with a value",
-            Kept::OtherHalf { .. } => {
-                "the row changed its key, and its values under the old key are gone or not known to be the last"
-            }
-            Kept::Nowhere => "it is an insert that does not say which row it was before",
-        };
-        contract(
-            self.prepared.operation(),
-            format!(
-                "record {} does not carry {} (__debezium_unavailable_value) and {why}; set REPLICA IDENTITY FULL on {} \
-                 at the source, take a new snapshot of it, and start a new group at its rows",
-                change.place(),
-                list(missing.iter().copied()),
-                change.table
-            ),
-        )
+        contract(self.prepared.operation(), unsent::nothing_stored(change, &list(missing.iter().copied()), kept))
     }
 }
 

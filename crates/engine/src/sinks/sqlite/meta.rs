@@ -8,7 +8,7 @@
 //! | `table` | target table | | | the source table and lineage that fill it |
 
 use rusqlite::{Connection, params};
-use settle_core::change::{Lineage, TableName};
+use settle_core::change::Lineage;
 use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::sink::PlacedPartition;
 use settle_core::truncate::{Cut, Cuts, LogOrder};
@@ -16,6 +16,7 @@ use settle_core::version::{Floor, SCHEME, Version};
 use std::sync::Arc;
 
 use super::failure::{During, Outcome, contract};
+use crate::owner::Owner;
 
 const READ: &str = "read settle_meta";
 const WRITE: &str = "write settle_meta";
@@ -157,10 +158,10 @@ fn code(order: LogOrder) -> i64 {
     }
 }
 
-/// Records which source table fills a target table, and refuses a second one: the positions of two
-/// sources do not compare, and a truncate of one would empty the other.
-pub(super) fn claim(connection: &Connection, target: &str, source: &TableName, lineage: &Lineage) -> Outcome<()> {
-    let ours = serde_json::json!([lineage.source, lineage.database, source.namespace, source.name]).to_string();
+/// Records what fills a target table, and refuses another: a truncate of one would empty the other,
+/// too.
+pub(super) fn claim(connection: &Connection, target: &str, source: &Owner) -> Outcome<()> {
+    let ours = source.recorded();
     connection
         .prepare_cached(
             "INSERT INTO settle_meta (kind, subject, detail) VALUES ('table', ?1, ?2) ON CONFLICT DO NOTHING",
@@ -171,24 +172,12 @@ pub(super) fn claim(connection: &Connection, target: &str, source: &TableName, l
         .prepare_cached("SELECT detail FROM settle_meta WHERE kind = 'table' AND subject = ?1 AND at = 0")
         .and_then(|mut select| select.query_row([subject(target)], |row| row.get(0)))
         .during(|| READ.into())?;
-    if known == ours {
-        return Ok(());
-    }
-    Err(contract(
-        format!("write {source} of {lineage} to \"{target}\""),
-        format!(
-            "the table is filled from {}, and positions of two sources do not compare; give this one another table: \
-             [tables.\"{source}\"] name = …",
-            shown(&known)
-        ),
-    ))
-}
-
-/// A recorded source table, for people.
-fn shown(detail: &str) -> String {
-    match serde_json::from_str::<[String; 4]>(detail) {
-        Ok([source, database, namespace, name]) => format!("{namespace}.{name} of {source}/{database}"),
-        Err(_) => "another source".to_owned(),
+    let known = Owner::of_record(&known).ok_or_else(|| {
+        contract(READ, format!("what fills table \"{target}\" is not recorded in the form this program writes"))
+    })?;
+    match known.conflict(source, target) {
+        None => Ok(()),
+        Some(conflict) => Err(contract(format!("write {source}"), conflict)),
     }
 }
 
