@@ -3,7 +3,7 @@
 //! A record becomes a versioned [`change::Change`], changes fold into a [`batch::Batch`], a sink
 //! turns a batch into a [`sink::Durable`] proof, and the [`ledger::Ledger`] turns proofs into the
 //! offsets that may be committed. Read the modules in this order: `position`, `record`,
-//! `recognise`, `version`, `lane`, `fold`, `batch`, `sink`, `ledger`, `policy`.
+//! `recognise`, `version`, `truncate`, `lane`, `fold`, `batch`, `sink`, `ledger`, `policy`.
 
 pub mod batch;
 pub mod change;
@@ -24,7 +24,11 @@ pub mod refusal;
 pub mod schema;
 pub mod sink;
 pub mod tally;
+<<<<<<< HEAD
 pub mod unfold;
+=======
+pub mod truncate;
+>>>>>>> main
 pub mod value;
 pub mod version;
 

@@ -5,6 +5,7 @@ pub mod config;
 pub mod dead_letter;
 pub mod finding;
 pub mod kafka;
+mod owner;
 pub mod pipeline;
 pub mod run;
 pub mod sampling;

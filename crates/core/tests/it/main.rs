@@ -12,4 +12,5 @@ mod settling;
 mod simulated;
 mod support;
 mod unfolding;
+mod truncates;
 mod versions;
