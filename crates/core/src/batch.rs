@@ -31,6 +31,19 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// The same rows, proving nothing of the log: for records that are applied beside the run that
+    /// reads their partitions.
+    #[must_use]
+    pub fn without_spans(mut self) -> Self {
+        self.spans.clear();
+        self
+    }
+
+    /// Nothing but notes of holds.
+    pub fn of_notes(holds: Vec<HoldNote>) -> Self {
+        Self { holds, ..Self::default() }
+    }
+
     /// The tables with surviving rows, in order of name.
     pub fn tables(&self) -> impl Iterator<Item = TableRows<'_>> {
         self.tables.iter().map(|(table, survivors)| TableRows { batch: self, table, survivors })

@@ -115,6 +115,16 @@ impl Holds {
         Some(follows)
     }
 
+    /// The row's dead letters were applied after all: what the destination holds is right again.
+    pub fn release(&mut self, partition: &Partition, key: &Key) {
+        let Some(rows) = self.rows.get_mut(partition) else { return };
+        let Some(held) = rows.remove(key) else { return };
+        if rows.is_empty() {
+            self.rows.remove(partition);
+        }
+        self.notes.insert((partition.clone(), key.clone()), HoldState::Lifted(held.last + 1));
+    }
+
     /// What changed since the last time.
     pub fn take_notes(&mut self) -> Vec<HoldNote> {
         let note = |((partition, key), now)| HoldNote { partition, key, now };

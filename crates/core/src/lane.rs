@@ -13,12 +13,8 @@ use crate::key::{Key, KeyError};
 use crate::position::{Offset, Partition};
 use crate::recognise::{Shape, recognise};
 use crate::record::Record;
-<<<<<<< HEAD
 use crate::refusal::{Reason, Refusal, Refused};
-=======
-use crate::refusal::{Reason, Refusal};
 use crate::truncate::LogOrder;
->>>>>>> main
 use crate::version::{Floor, Versioner};
 
 /// Deleted keys that are remembered to tell a tombstone that follows its delete from one alone.
@@ -147,12 +143,9 @@ impl Lane {
             Shape::Truncate { source } => {
                 let (table, lineage) = (self.table(&source), self.lineage(&source));
                 let (version, floor) = self.versioner.version(&source, &lineage, false, 0, record.offset)?;
-<<<<<<< HEAD
-                let event = Event::Truncate(Box::new(Truncate { record: record.take(), table, lineage, version }));
-=======
                 let order = LogOrder::of(&source.position);
-                let event = Event::Truncate(Box::new(Truncate { record, table, lineage, version, order }));
->>>>>>> main
+                let event =
+                    Event::Truncate(Box::new(Truncate { record: record.take(), table, lineage, version, order }));
                 Ok(Fed { event, floor })
             }
             Shape::Row { op, after, source, schema } => {

@@ -24,11 +24,8 @@ pub mod refusal;
 pub mod schema;
 pub mod sink;
 pub mod tally;
-<<<<<<< HEAD
-pub mod unfold;
-=======
 pub mod truncate;
->>>>>>> main
+pub mod unfold;
 pub mod value;
 pub mod version;
 

@@ -11,6 +11,6 @@ mod robustness;
 mod settling;
 mod simulated;
 mod support;
-mod unfolding;
 mod truncates;
+mod unfolding;
 mod versions;

@@ -3,9 +3,19 @@
 //! A record's offset is committed only after it is in one place for good: a store says so by
 //! returning, and only then goes the rest of the batch to the destination.
 
+mod entry;
+mod file;
+mod line;
+mod log;
+pub mod retry;
+mod topic;
+
 use settle_core::dead_letter::DeadLetter;
 use settle_core::position::TopicId;
 use settle_core::sink::{BoxFuture, SinkError};
+
+pub use entry::{Entry, Origin, Resolution};
+pub use log::{Contents, DeadLetterLog, Found, Summary};
 
 /// A dead letter and the incarnation of the topic that it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
