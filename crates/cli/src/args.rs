@@ -1,5 +1,7 @@
 //! Arguments, parsed and nothing more: no file is read here.
 
+pub mod dlq;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -43,6 +45,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Print the target tables' DDL for the topics
     Ddl(DdlArgs),
+    /// The records that could not be applied: list, show, retry or drop them
+    Dlq(dlq::DlqArgs),
     /// Write shop traffic into a source database, with everything in it that is hard to follow
     Simulate(SimulateArgs),
     /// Debezium connectors on a Kafka Connect worker: register one that suits Settle, and look after it
