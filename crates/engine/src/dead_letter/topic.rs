@@ -183,7 +183,11 @@ impl DeadLetterTopic {
 
     fn failed(&self, error: &KafkaError) -> SinkError {
         use RDKafkaErrorCode as C;
-        let (kind, context) = match error.rdkafka_error_code() {
+        let code = match error {
+            KafkaError::AdminOp(code) => Some(*code),
+            error => error.rdkafka_error_code(),
+        };
+        let (kind, context) = match code {
             Some(
                 C::TopicAuthorizationFailed
                 | C::ClusterAuthorizationFailed
