@@ -79,7 +79,7 @@ pub(crate) async fn table(
     let unsent = stored::in_order(&rows, &unsent);
     let mut left = unsent.as_slice();
     while !left.is_empty() {
-        let size = known.max_looked_up.unwrap_or(MAX_LOOKED_UP).min(left.len());
+        let size = known.max_looked_up.unwrap_or(MAX_LOOKED_UP).min(MAX_LOOKED_UP).min(left.len());
         let Some(found) = stored::look_up(&encoder, known, &left[..size], &lost, cuts).await? else {
             known.max_looked_up = Some(size.div_ceil(2));
             continue;
@@ -89,6 +89,8 @@ pub(crate) async fn table(
         }
         outcome.stale += found.stale;
         left = &left[size..];
+        // Long values may be over: a look-up that is too long again costs one answer.
+        known.max_looked_up = known.max_looked_up.map(|size| size + size.div_ceil(8));
     }
     for block in rows.blocks(&whole) {
         outcome.written += insert(&encoder, known, block, &Values::new()).await?;

@@ -20,6 +20,7 @@ mod destination;
 mod encode;
 mod failure;
 mod meta;
+mod migration;
 mod names;
 mod naming;
 mod privileges;
