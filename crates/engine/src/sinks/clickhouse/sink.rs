@@ -11,6 +11,7 @@ use settle_core::sink::{
 use super::apply;
 use super::config::ClickHouseConfig;
 use super::destination::Destination;
+use super::holds::HoldFacts;
 use super::meta::Meta;
 use super::server::Server;
 use crate::config::{Deletes, Target};
@@ -20,6 +21,7 @@ pub struct ClickHouse {
     pub(crate) server: Server,
     pub(crate) target: Target,
     pub(crate) meta: Meta,
+    holds: HoldFacts,
     destination: Destination,
     is_open: bool,
 }
@@ -41,7 +43,8 @@ impl ClickHouse {
         }
         let server = Server::new(config)?;
         let meta = Meta::new(&server.database);
-        Ok(Self { server, target, meta, destination: Destination::default(), is_open: false })
+        let holds = HoldFacts::new(&server.database);
+        Ok(Self { server, target, meta, holds, destination: Destination::default(), is_open: false })
     }
 
     async fn open_parts(&mut self, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
@@ -52,7 +55,8 @@ impl ClickHouse {
             tracing::info!(version, database = self.server.database, "connected to ClickHouse");
         }
         self.is_open = true;
-        Ok(Places { floors, ..Places::default() })
+        let holds = self.holds.open(&self.server.client, parts).await?;
+        Ok(Places { floors, holds, ..Places::default() })
     }
 
     async fn apply_batch(&mut self, batch: &Batch) -> Result<Durable, SinkError> {
@@ -82,6 +86,8 @@ impl ClickHouse {
                 }
             }
         }
+        // Behind the rows: what lifts a hold is a row that is there.
+        self.holds.record(&self.server.client, batch.holds()).await?;
         #[expect(clippy::disallowed_methods, reason = "the server acknowledged every insert of the batch")]
         Ok(Durable::mint(batch, Outcome { applied, stale: 0 }))
     }
