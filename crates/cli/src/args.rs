@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[derive(Debug, Parser)]
 #[command(name = "settle", version, max_term_width = 100)]
 #[command(after_help = "Exit codes: 0 done, 2 usage or configuration, 3 source unreachable by the deadline, \
-4 sink unreachable by the deadline, 5 contract refused or record not applicable, 7 fenced, 70 bug, 130 interrupted.\n\n\
+4 sink unreachable by the deadline, 5 contract refused or record not applicable, 6 too many dead letters, 7 fenced, 70 bug, 130 interrupted.\n\n\
 Try it without any service: settle demo")]
 pub struct Cli {
     /// The pipeline's configuration

@@ -180,13 +180,14 @@ impl Encoder<'_, '_> {
     /// The server does not say which row of a block it refused: only these can be.
     fn with_places(&self, mut error: SinkError, rows: &[usize]) -> SinkError {
         let place = |row: &usize| self.rows.read[*row].row.change().place();
-        if error.kind == FailureKind::Row
+        if let FailureKind::Row | FailureKind::Constraint = error.kind
             && let (Some(first), Some(last)) = (rows.first(), rows.last())
         {
+            error.place = (rows.len() == 1).then(|| place(first));
             error.context = match rows.len() {
                 1 => format!("record {}: {}", place(first), error.context),
                 many => format!(
-                    "one of {many} rows, from record {} to {}: {}; [batch] max_rows = 1 tells which",
+                    "one of {many} rows, from record {} to {}: {}; a [dlq] finds it, [batch] max_rows = 1 tells which",
                     place(first),
                     place(last),
                     error.context
@@ -372,7 +373,7 @@ impl Encoder<'_, '_> {
                 _ => (FailureKind::Row, context),
             },
         };
-        SinkError::new(kind, operation, context)
+        SinkError::new(kind, operation, context).at(read.row.change().place())
     }
 }
 

@@ -19,6 +19,7 @@ mod definition;
 mod destination;
 mod encode;
 mod failure;
+mod holds;
 mod meta;
 mod migration;
 mod names;
