@@ -36,6 +36,7 @@ pub struct Pieces<'h> {
 
 /// A batch as it may go to the destination.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one at a time, and gone at once")]
 pub enum Ready<'h> {
     /// Whole, once its dead letters are safe.
     Whole(Vec<DeadLetter>, Box<Batch>),

@@ -5,6 +5,7 @@
 mod capture_into_sqlite;
 mod cases;
 mod child;
+mod dead_letters;
 mod faults;
 mod kafka_into_clickhouse;
 mod kills;
