@@ -3,8 +3,10 @@
 pub mod capture;
 pub mod check;
 pub mod config;
+pub mod dead_letter;
 pub mod finding;
 pub mod kafka;
+mod owner;
 pub mod pipeline;
 pub mod run;
 pub mod sampling;

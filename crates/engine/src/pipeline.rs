@@ -101,6 +101,10 @@ pub async fn check(config: &Config, limit: usize) -> Checked {
     checked.tables = check::of_tables(&sample, &config.target);
     checked.tables.extend(check::of_rules(&sample, &config.target));
     checked.destination = check_sink(config, &sample, &places).await;
+    checked.settle_records(config.dlq.is_some());
+    if let Some(dlq) = &config.dlq {
+        checked.destination.extend(check::of_dead_letters(dlq, &sample).await);
+    }
     checked
 }
 
@@ -129,16 +133,11 @@ async fn check_sink(config: &Config, sample: &Sample, places: &[Place]) -> Vec<F
                     table: rows.table,
                     key,
                     schema: rows.schema().map(|schema| &**schema),
-                    rows: Some(*rows),
-                    complete: sample.complete.tables().find(|complete| complete.table == rows.table),
+                    rows: sample.complete.tables().find(|complete| complete.table == rows.table),
                 })
                 .collect();
             match ClickHouse::new(clickhouse, config.target.clone()) {
-                Ok(mut sink) => {
-                    let mut findings = sink.check(&checked).await;
-                    findings.extend(clickhouse::truncates(sample));
-                    findings
-                }
+                Ok(mut sink) => sink.check(&checked).await,
                 Err(error) => vec![Finding::of_sink(&error)],
             }
         }
@@ -162,7 +161,7 @@ async fn check_sink(config: &Config, sample: &Sample, places: &[Place]) -> Vec<F
 pub fn ddl(config: &Config, sample: &Sample) -> Result<Vec<String>, SinkError> {
     let mut statements = Vec::new();
     for rows in sample.batch.tables() {
-        statements.extend(match writes(config) {
+        let of_table = match writes(config) {
             Writes::ClickHouse(to) => {
                 let seen = sampling::seen(rows);
                 let columns = rows.schema().map_or(Columns::Seen(&seen), |schema| Columns::Schema(schema));
@@ -176,7 +175,13 @@ pub fn ddl(config: &Config, sample: &Sample) -> Result<Vec<String>, SinkError> {
                 )?
             }
             Writes::Sqlite(_) => sqlite::create_table_ddl(&config.target, rows)?,
-        });
+        };
+        for statement in of_table {
+            // What tables share is said once.
+            if !statements.contains(&statement) {
+                statements.push(statement);
+            }
+        }
     }
     if statements.is_empty() {
         return Ok(statements);
@@ -185,7 +190,11 @@ pub fn ddl(config: &Config, sample: &Sample) -> Result<Vec<String>, SinkError> {
         Writes::ClickHouse(to) => clickhouse::own_ddl(&to.database, to.cluster.as_deref()),
         Writes::Sqlite(_) => sqlite::own_tables_ddl(),
     };
-    all.extend(statements);
+    for statement in statements {
+        if !all.contains(&statement) {
+            all.push(statement);
+        }
+    }
     Ok(all)
 }
 

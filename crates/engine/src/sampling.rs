@@ -9,9 +9,9 @@ use settle_core::batch::{Batch, TableRows};
 use settle_core::change::{Event, TableName};
 use settle_core::fold::{Fold, Limits};
 use settle_core::lane::{Fed, Lane, LoneTombstones};
-use settle_core::position::{Offset, Partition};
+use settle_core::position::{Offset, Partition, Place};
 use settle_core::record::Record;
-use settle_core::refusal::Refusal;
+use settle_core::refusal::{Refusal, Refused};
 use settle_core::schema::{Inferred, RowSchema, infer};
 
 pub use seen::Seen;
@@ -30,6 +30,8 @@ pub struct Sample {
     pub complete: Batch,
     /// Records that a run would stop at.
     pub refusals: Vec<Refusal>,
+    /// Of them, those that alone are at fault: a run with a `[dlq]` sets them aside.
+    pub poison: BTreeSet<Place>,
     /// Origins that a run would refuse beside the one that their table has.
     pub conflicts: Vec<SourceError>,
     /// Topics that were looked into, with their number of partitions.
@@ -61,7 +63,7 @@ pub fn read_into(records: Vec<Record>, target: &Target, lone_tombstones: LoneTom
     let mut lanes: HashMap<Partition, Lane> = HashMap::new();
     let mut schemas: HashMap<Arc<TableName>, Option<Arc<RowSchema>>> = HashMap::new();
     let mut read: Vec<(Partition, Offset, Fed)> = Vec::new();
-    let mut refusals = Vec::new();
+    let mut refused: Vec<Box<Refused>> = Vec::new();
     let mut topics: BTreeMap<String, BTreeSet<i32>> = BTreeMap::new();
     let mut seen: BTreeMap<Arc<str>, Seen> = BTreeMap::new();
     let mut origins = Origins::new(target);
@@ -73,9 +75,11 @@ pub fn read_into(records: Vec<Record>, target: &Target, lone_tombstones: LoneTom
         let lane = lanes
             .entry(partition.clone())
             .or_insert_with(|| Lane::new(partition.clone(), offset, &[], lone_tombstones));
-        match lane.feed(record) {
+        // The lane takes what it has no use for out of the record.
+        let payload = record.payload.clone();
+        match lane.take_in(record) {
             Ok(fed) => {
-                of_topic.take(&partition, &fed.event);
+                of_topic.take(&partition, &fed.event, payload.as_deref());
                 if !origins.admit(&fed.event) {
                     continue;
                 }
@@ -88,9 +92,16 @@ pub fn read_into(records: Vec<Record>, target: &Target, lone_tombstones: LoneTom
                 }
                 read.push((partition, offset, fed));
             }
-            Err(refusal) => refusals.push(refusal),
+            Err(refusal) => refused.push(refusal),
         }
     }
+    let mut refusals: Vec<Refusal> = refused.iter().map(|refused| refused.refusal.clone()).collect();
+    let keyed = |topic: &Arc<str>| lanes.iter().any(|(other, lane)| other.topic == *topic && lane.knows_keys());
+    let alone = refused.into_iter().filter_map(|refused| {
+        let keyed = keyed(&refused.record.partition.topic);
+        refused.into_dead_letter(keyed).ok().map(|letter| letter.record.place())
+    });
+    let poison = alone.collect();
     let limits = Limits { max_rows: usize::MAX, max_bytes: usize::MAX, max_age_ms: u64::MAX };
     let (mut fold, mut complete) = (Fold::new(limits), Fold::new(limits));
     for (partition, offset, Fed { event, floor }) in read {
@@ -106,6 +117,7 @@ pub fn read_into(records: Vec<Record>, target: &Target, lone_tombstones: LoneTom
         batch: fold.cut(),
         complete: complete.cut(),
         refusals,
+        poison,
         conflicts: origins.conflicts,
         topics: topics.collect(),
         seen,
@@ -142,7 +154,7 @@ impl Origins {
 /// True unless a value was left out, which a destination would have to know.
 fn carries_all(event: &Event) -> bool {
     match event {
-        Event::Change(change) => change.columns().iter().all(|column| !column.is_unavailable()),
+        Event::Change(change) => change.is_whole(),
         Event::Truncate(_) | Event::Control(_) => true,
     }
 }

@@ -11,4 +11,6 @@ mod robustness;
 mod settling;
 mod simulated;
 mod support;
+mod truncates;
+mod unfolding;
 mod versions;

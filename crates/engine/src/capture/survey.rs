@@ -2,7 +2,6 @@
 //! committed or changed.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use settle_core::record::Record;
 
 use super::offsets::OffsetFile;
 use super::{CaptureConfig, Stop, read_files};
+use crate::check::can_be_made;
 use crate::source::{SourceError, SourceEvent, SourceFailure};
 
 /// What a run would find.
@@ -118,10 +118,8 @@ struct Taken {
 /// Whether a run could store offsets beside the capture: it makes a file there and renames it.
 fn probe(capture: &Path, group: &str) -> Result<(), SourceError> {
     let mut name = capture.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{group}.offsets.check-{}", std::process::id()));
-    let path = capture.with_file_name(name);
-    let made = OpenOptions::new().write(true).create_new(true).open(&path);
-    made.and_then(|_| std::fs::remove_file(&path)).map_err(|error| {
+    name.push(format!(".{group}.offsets"));
+    can_be_made(&capture.with_file_name(name)).map_err(|error| {
         let folder = capture.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let message = format!(
             "the offsets of group {group} are kept beside the capture, but no file can be made in {} ({error}); give this \

@@ -3,12 +3,17 @@
 //! Invariant: what a run would refuse is found by the code with which the run refuses it, held
 //! against a sample; what is only said here (a note, a warning) never keeps a run from starting.
 
+mod dead_letters;
 mod log;
 mod records;
 mod rules;
 mod tables;
 mod values;
 
+use std::fs::OpenOptions;
+use std::path::Path;
+
+pub(crate) use dead_letters::findings as of_dead_letters;
 pub(crate) use log::{Place, of_captures, of_kafka};
 pub(crate) use records::findings as of_records;
 pub(crate) use rules::findings as of_rules;
@@ -37,17 +42,35 @@ impl Checked {
         self.source.iter().chain(&self.records).chain(&self.tables).chain(&self.destination)
     }
 
-    /// Records that cannot be applied stop no run where they are set aside (`[dlq]`): they become
-    /// warnings.
-    pub fn set_records_aside(&mut self) {
+    /// What becomes of records that cannot be applied: where they are set aside (`[dlq]`) they stop
+    /// no run, so that they are warnings.
+    pub fn settle_records(&mut self, set_aside: bool) {
         let all = [&mut self.source, &mut self.records, &mut self.tables, &mut self.destination];
         for finding in all.into_iter().flatten().filter(|f| f.is_error() && f.cause == Cause::Record) {
-            finding.severity = Severity::Warning;
+            let fix = match set_aside {
+                true => "a run sets it aside as [dlq] says, and goes on",
+                false => {
+                    "mend it at its origin or in the table; to set such records aside and go on, say where: [dlq] path = \
+                     \"dead.jsonl\", or topic = \"NAME\""
+                }
+            };
+            if set_aside {
+                finding.severity = Severity::Warning;
+            }
             if finding.fix.is_empty() {
-                finding.fix = "a run sets it aside as [dlq] says, and goes on".to_owned();
+                finding.fix = fix.to_owned();
             }
         }
     }
+}
+
+/// Whether a file could be made at `path`, or put in its place: one is made beside it, and removed.
+pub(crate) fn can_be_made(path: &Path) -> std::io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".check-{}", std::process::id()));
+    let beside = path.with_file_name(name);
+    OpenOptions::new().write(true).create_new(true).open(&beside)?;
+    std::fs::remove_file(&beside)
 }
 
 /// The nearest of the known names, where one is near enough to be meant.
@@ -83,11 +106,13 @@ mod tests {
     fn records_that_are_set_aside_stop_no_run_and_contracts_still_do() {
         let record = Finding::error("record t:0:1: no JSON", "").because(Cause::Record);
         let contract = Finding::error("no key", "set one");
-        let mut checked = Checked { records: vec![record, contract.clone()], ..Checked::default() };
-        checked.set_records_aside();
-        assert_eq!(checked.records[0].severity, Severity::Warning);
-        assert!(checked.records[0].fix.contains("[dlq]"));
-        assert_eq!(checked.records[1], contract);
+        for (set_aside, severity) in [(false, Severity::Error), (true, Severity::Warning)] {
+            let mut checked = Checked { records: vec![record.clone(), contract.clone()], ..Checked::default() };
+            checked.settle_records(set_aside);
+            assert_eq!(checked.records[0].severity, severity);
+            assert!(checked.records[0].fix.contains("[dlq]"));
+            assert_eq!(checked.records[1], contract);
+        }
     }
 
     #[test]

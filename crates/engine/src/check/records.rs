@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use settle_core::refusal::{Class, Refusal};
+use settle_core::refusal::Refusal;
 
 use super::log::Place;
 use super::{count, listed};
@@ -34,7 +34,7 @@ pub(crate) fn findings(sample: &Sample, places: &[Place]) -> Vec<Finding> {
         ));
     }
     findings.extend(sample.conflicts.iter().map(Finding::of_source));
-    findings.extend(refused(&sample.refusals, places));
+    findings.extend(refused(sample, places));
     findings
 }
 
@@ -104,9 +104,9 @@ fn of_topic(topic: &str, seen: &Seen) -> Vec<Finding> {
 }
 
 /// Refused records by their reason, each with the first place.
-fn refused(refusals: &[Refusal], places: &[Place]) -> Vec<Finding> {
+fn refused(sample: &Sample, places: &[Place]) -> Vec<Finding> {
     let mut kinds: BTreeMap<(bool, String), (u64, &Refusal)> = BTreeMap::new();
-    for refusal in refusals {
+    for refusal in &sample.refusals {
         let passed = places.iter().any(|place| {
             place.partition == refusal.place.partition && place.committed.is_some_and(|to| refusal.place.offset < to)
         });
@@ -129,10 +129,8 @@ fn refused(refusals: &[Refusal], places: &[Place]) -> Vec<Finding> {
             if passed {
                 return Finding::note(format!("{what}; the group has passed it, so a run does not meet it"));
             }
-            match refusal.reason.class() {
-                Class::Poison => Finding::error(what, "").because(Cause::Record),
-                Class::Contract => Finding::error(what, ""),
-            }
+            let alone = sample.poison.contains(&refusal.place);
+            Finding::error(what, "").because(if alone { Cause::Record } else { Cause::Contract })
         })
         .collect();
     if more > 0 {

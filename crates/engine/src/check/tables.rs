@@ -12,7 +12,15 @@ use crate::sinks::plan::Plan;
 
 /// What each table of the sample is.
 pub(crate) fn findings(sample: &Sample, target: &Target) -> Vec<Finding> {
-    sample.batch.tables().flat_map(|rows| of_table(rows, target)).collect()
+    let mut findings: Vec<Finding> = sample.batch.tables().flat_map(|rows| of_table(rows, target)).collect();
+    findings.extend(sample.unavailable().into_iter().map(|(table, columns)| {
+        Finding::note(format!(
+            "{} of {table} did not come with every change (TOAST): the destination's value is kept, and a row of which it \
+             never came stops the run; REPLICA IDENTITY FULL on the table makes the source send it always",
+            listed(columns)
+        ))
+    }));
+    findings
 }
 
 fn of_table(rows: TableRows<'_>, target: &Target) -> Vec<Finding> {

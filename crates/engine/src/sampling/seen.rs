@@ -7,7 +7,6 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use settle_core::change::{Change, Control, Event, Lineage, Op, TableName};
 use settle_core::position::Partition;
-use settle_core::record::Record;
 
 /// What was seen in one topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,14 +45,14 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Takes in what one record turned out to be.
-    pub fn take(&mut self, partition: &Partition, event: &Event) {
+    /// Takes in what one record turned out to be; `payload` is its value as it was read.
+    pub fn take(&mut self, partition: &Partition, event: &Event, payload: Option<&[u8]>) {
         match event {
-            Event::Change(change) => self.change(partition, change),
+            Event::Change(change) => self.change(partition, change, payload),
             Event::Truncate(truncate) => {
                 self.truncates += 1;
                 self.lineages.insert((*truncate.lineage).clone());
-                self.source(&truncate.record);
+                self.source(payload);
             }
             Event::Control(Control::Tombstone) => self.tombstones += 1,
             Event::Control(Control::Heartbeat) => self.heartbeats += 1,
@@ -69,9 +68,9 @@ impl Seen {
         self.snapshot + self.streamed + self.truncates == 0
     }
 
-    fn change(&mut self, partition: &Partition, change: &Change) {
+    fn change(&mut self, partition: &Partition, change: &Change, payload: Option<&[u8]>) {
         self.lineages.insert((*change.lineage).clone());
-        let snapshot = self.source(&change.record);
+        let snapshot = self.source(payload);
         let read = change.op == Op::Read;
         if self.known.insert(partition.number) && !read {
             self.began_streaming.insert(partition.number);
@@ -89,8 +88,8 @@ impl Seen {
     }
 
     /// Notes the connector; says what `source.snapshot` holds.
-    fn source(&mut self, record: &Record) -> Option<String> {
-        let envelope: Envelope = serde_json::from_slice(record.payload.as_deref()?).ok()?;
+    fn source(&mut self, payload: Option<&[u8]>) -> Option<String> {
+        let envelope: Envelope = serde_json::from_slice(payload?).ok()?;
         let source = envelope.source.or_else(|| envelope.payload?.source)?;
         if let Some(connector) = source.connector {
             self.connectors.insert((connector, source.version.unwrap_or_default()));

@@ -13,11 +13,11 @@ use super::meta;
 use super::names::identifier;
 use super::naming::Naming;
 use super::privileges;
-use super::sink::{ClickHouse, refuse_truncate};
+use super::sink::ClickHouse;
 use super::table::{Table, describe};
 use super::{trial, validate};
 use crate::finding::Finding;
-use crate::sampling::Sample;
+use crate::owner::Owner;
 
 /// A table that the topics will write.
 #[derive(Clone, Copy)]
@@ -28,10 +28,8 @@ pub struct CheckedTable<'a> {
     pub key: &'a [&'a str],
     /// The Connect schema of its records, where they carry one.
     pub schema: Option<&'a RowSchema>,
-    /// Its sampled rows.
+    /// Its sampled rows that carry all of their columns.
     pub rows: Option<TableRows<'a>>,
-    /// Of them, those that carry all of their columns.
-    pub complete: Option<TableRows<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -49,12 +47,18 @@ impl ClickHouse {
             Ok(version) => findings.push(Finding::note(format!("the server is ClickHouse {version}"))),
             Err(error) => return vec![Finding::of_sink(&error)],
         }
-        if let Err(error) = self.check_server(&mut findings).await {
-            findings.push(Finding::of_sink(&error));
-            return findings;
-        }
+        let has_meta = match self.check_server(&mut findings).await {
+            Ok(has_meta) => has_meta,
+            Err(error) => {
+                findings.push(Finding::of_sink(&error));
+                return findings;
+            }
+        };
         for checked in tables {
             let mut own = Vec::new();
+            if has_meta && let Err(error) = self.check_owner(checked).await {
+                own.push(Finding::of_sink(&error));
+            }
             if let Err(error) = self.check_table(checked, &mut own).await {
                 own.push(Finding::of_sink(&error));
             }
@@ -63,14 +67,25 @@ impl ClickHouse {
         findings
     }
 
-    async fn check_server(&mut self, findings: &mut Vec<Finding>) -> Result<(), SinkError> {
+    /// Whether another source table, or another server's, fills the target.
+    async fn check_owner(&self, checked: &CheckedTable<'_>) -> Result<(), SinkError> {
+        let Some(first) = checked.rows.and_then(|rows| rows.rows().next()) else { return Ok(()) };
+        let change = first.change();
+        let owner = Owner { table: change.table.clone(), lineage: change.lineage.clone() };
+        let naming = Naming::new(checked.table, &self.target);
+        self.meta.refuse_other(&self.server.client, naming.table(), &owner).await
+    }
+
+    /// Returns whether there is a `settle_meta`.
+    async fn check_server(&mut self, findings: &mut Vec<Finding>) -> Result<bool, SinkError> {
         let database = identifier(&self.server.database);
         if self.server.database_engine().await?.is_none() {
             findings.push(missing(self.target.create, &format!("the database {database}"), "CREATE DATABASE"));
-            return Ok(());
+            return Ok(false);
         }
         let name = self.server.name(meta::TABLE);
-        if describe(&self.server.client, &name).await?.is_none() {
+        let has_meta = describe(&self.server.client, &name).await?.is_some();
+        if !has_meta {
             let sql = meta::create_table(&self.server.database, self.server.cluster(), self.server.replicated);
             findings.push(missing(self.target.create, &name.to_string(), &sql));
         } else {
@@ -86,7 +101,7 @@ impl ClickHouse {
             value("fsync_after_insert"),
             value("insert_quorum")
         )));
-        Ok(())
+        Ok(has_meta)
     }
 
     async fn check_table(&self, checked: &CheckedTable<'_>, findings: &mut Vec<Finding>) -> Result<(), SinkError> {
@@ -152,20 +167,11 @@ impl ClickHouse {
         table: &Table,
         findings: &mut Vec<Finding>,
     ) -> Result<(), SinkError> {
-        if let Some(rows) = &checked.complete {
-            trial::rows(&self.server, &self.target, table.clone(), rows, findings).await?;
-        }
         match &checked.rows {
-            Some(rows) => trial::unavailable(&self.target, table.clone(), rows),
+            Some(rows) => trial::rows(&self.server, &self.target, table.clone(), rows, findings).await,
             None => Ok(()),
         }
     }
-}
-
-/// Truncates in the sample, at which a run stops.
-pub fn truncates(sample: &Sample) -> Vec<Finding> {
-    let refused = sample.batch.truncates().first().map(|truncate| Finding::of_sink(&refuse_truncate(truncate)));
-    refused.into_iter().collect()
 }
 
 /// Something that does not exist: created by the run, or by the user.

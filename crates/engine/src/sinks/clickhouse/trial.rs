@@ -6,6 +6,7 @@
 
 use serde::Deserialize;
 use settle_core::batch::TableRows;
+use settle_core::policy::{Verdict, decide};
 use settle_core::sink::{FailureKind, SinkError};
 
 use super::apply::Encoder;
@@ -16,9 +17,11 @@ use super::names::{identifier, literal};
 use super::naming::Naming;
 use super::rows::Rows;
 use super::server::Server;
+use super::stored::Values;
 use super::table::{Engine, Table, TableColumn};
 use crate::config::{Evolution, MetaNames, Target};
 use crate::finding::{Cause, Finding};
+use crate::owner::Owner;
 
 /// Refused rows of a table that are told.
 const TOLD: usize = 3;
@@ -137,10 +140,11 @@ pub(crate) async fn rows(
     let Some(first) = sampled.rows().next() else { return Ok(()) };
     let naming = Naming::new(sampled.table, target);
     let key: Vec<&str> = first.key().names().collect();
-    let mut known = Known::new(table, &naming, &key, first.change().lineage.clone())?;
+    let owner = Owner { table: sampled.table.clone(), lineage: first.change().lineage.clone() };
+    let mut known = Known::new(table, &naming, &key, owner)?;
     known.check_rows(sampled, &naming)?;
     let mut read = Rows::read(sampled)?;
-    let missing = read.place(&known, &naming, sampled)?;
+    let missing = read.place(&known, &naming, sampled, target.evolution)?;
     if !missing.is_empty() {
         match target.evolution {
             // It adds none, so nothing is sent.
@@ -152,36 +156,25 @@ pub(crate) async fn rows(
                 }
             }
         }
-        read.place(&known, &naming, sampled)?;
+        read.place(&known, &naming, sampled, target.evolution)?;
     }
     let encoder = Encoder::new(server, naming, &read, sampled, target);
     let mut refused = Vec::new();
-    for block in read.blocks() {
+    let all: Vec<usize> = (0..read.read.len()).collect();
+    for block in read.blocks(&all) {
         for row in block.rows {
-            refused.extend(encoder.encode(&known, &block.columns, &[row]).err());
+            refused.extend(encoder.encode(&known, &block.columns, &[row], &Values::new()).err());
         }
     }
     let others = refused.len().saturating_sub(TOLD);
-    let worst_of_others =
-        refused.iter().skip(TOLD).find(|error| error.kind != FailureKind::Row).map(|error| error.kind);
+    let all_alone = refused.iter().skip(TOLD).all(|error| decide(error.kind) == Verdict::Isolate);
     findings.extend(refused.iter().take(TOLD).map(Finding::of_sink));
     if others > 0 {
-        let cause = if worst_of_others.is_some() { Cause::Contract } else { Cause::Record };
+        let cause = if all_alone { Cause::Record } else { Cause::Contract };
         let what = format!("{others} more sampled rows of {} are refused", sampled.table);
         findings.push(Finding::error(what, "mend those above, and check again").because(cause));
     }
     Ok(())
-}
-
-/// Values that were not sent, where a run stops at them.
-pub(crate) fn unavailable(target: &Target, table: Table, sampled: &TableRows<'_>) -> Result<(), SinkError> {
-    let Some(first) = sampled.rows().next() else { return Ok(()) };
-    let naming = Naming::new(sampled.table, target);
-    let key: Vec<&str> = first.key().names().collect();
-    let known = Known::new(table, &naming, &key, first.change().lineage.clone())?;
-    let mut read = Rows::read(sampled)?;
-    read.place(&known, &naming, sampled)?;
-    read.refuse_unavailable(&known)
 }
 
 fn added(known: &Known, read: &Rows<'_>, naming: &Naming<'_>, missing: &[(String, String)]) -> Finding {

@@ -14,6 +14,7 @@ use super::config::SqliteConfig;
 use super::failure::{During, Outcome, contract};
 use super::prepared::prepare;
 use super::{connection, ddl, meta, name, positions};
+use crate::check::can_be_made;
 use crate::config::target::{Deletes, Target};
 use crate::finding::{Cause, Finding};
 use crate::sampling::Sample;
@@ -61,7 +62,7 @@ fn look(
     meta::open(&tried)?;
     positions::open(&tried)?;
     let applied = positions::read(&tried, &config.group, parts)?;
-    let places = Places { floors: meta::floors(&tried, parts)?, applied };
+    let places = Places { floors: meta::floors(&tried, parts)?, applied, ..Places::default() };
     let before = findings.len();
     let mut state = state(config, target, sample, parts);
     for rows in sample.batch.tables() {
@@ -81,7 +82,6 @@ fn look(
     {
         findings.push(Finding::of_sink(&error));
     }
-    findings.extend(kept(sample));
     tried.rollback().during(operation)?;
     Ok(places)
 }
@@ -116,18 +116,6 @@ fn state(config: &SqliteConfig, target: &Target, sample: &Sample, parts: &[Place
     }
 }
 
-/// What becomes of values that were not sent.
-fn kept(sample: &Sample) -> Vec<Finding> {
-    let columns = sample.unavailable().into_iter().map(|(table, columns)| {
-        Finding::note(format!(
-            "{} of {table} did not come with every change (TOAST): the stored value is kept, and a row of which it never \
-             came stops the run; REPLICA IDENTITY FULL on the table makes the source send it always",
-            columns.join(", ")
-        ))
-    });
-    columns.collect()
-}
-
 /// Refuses a path at which no file can be made.
 fn would_be_made(path: &Path) -> Outcome<()> {
     let operation = || format!("make {}", path.display());
@@ -135,9 +123,7 @@ fn would_be_made(path: &Path) -> Outcome<()> {
     if !folder.is_dir() {
         return Err(contract(operation(), format!("the folder {} does not exist; create it", folder.display())));
     }
-    let probe = folder.join(format!(".settle-check-{}", std::process::id()));
-    let written = std::fs::OpenOptions::new().write(true).create_new(true).open(&probe);
-    written.and_then(|_| std::fs::remove_file(&probe)).map_err(|error| {
+    can_be_made(path).map_err(|error| {
         let context = format!("no file can be made in {}; give this user write access", folder.display());
         contract(operation(), context).caused_by(error)
     })
