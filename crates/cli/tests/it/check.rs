@@ -310,6 +310,20 @@ async fn what_ddl_prints_for_clickhouse_is_all_that_a_run_needs() {
     live.assert_equals_source("with tables made by hand").await;
 }
 
+/// Makes the pipeline of `capture` one into ClickHouse.
+fn write_to(stage: &Stage, database: &Client) {
+    let address = database.address();
+    stage.write("password", &address.password);
+    let sink = format!(
+        "[sink]\nkind = \"clickhouse\"\nurl = \"{}\"\ndatabase = \"{}\"\nuser = \"{}\"\npassword = \"file:{}\"\n",
+        address.url,
+        database.database(),
+        address.user,
+        stage.path("password").display()
+    );
+    replace_in(stage, "[sink]\nkind = \"sqlite\"\npath = \"shop.db\"\n", &sink);
+}
+
 /// Every recorded topic, those that are refused among them.
 fn recordings() -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
@@ -356,17 +370,8 @@ async fn a_look_and_a_run_agree_on_every_recording_into_clickhouse() {
     let (mut differ, mut exits) = (Vec::new(), BTreeSet::new());
     for (name, lines) in recordings() {
         let database = Client::with_fresh_database("agree").await;
-        let address = database.address().clone();
         let stage = capture(&lines, "");
-        stage.write("password", &address.password);
-        let sink = format!(
-            "[sink]\nkind = \"clickhouse\"\nurl = \"{}\"\ndatabase = \"{}\"\nuser = \"{}\"\npassword = \"file:{}\"\n",
-            address.url,
-            database.database(),
-            address.user,
-            stage.path("password").display()
-        );
-        replace_in(&stage, "[sink]\nkind = \"sqlite\"\npath = \"shop.db\"\n", &sink);
+        write_to(&stage, &database);
         // Without schemas a table must be there: made from what is printed for the topic.
         let made = stage.settle(&["ddl", "--sample", "1000000"]).output().unwrap();
         for statement in String::from_utf8(made.stdout).unwrap().split(";\n").map(str::trim).filter(|s| !s.is_empty()) {
@@ -393,4 +398,76 @@ async fn members_of_the_group_are_counted() {
     let look = async || said(&stage, &["check"], &[]);
     until("a member", look, |said| said.contains("-group has 1 member now: a run shares the partitions")).await;
     running.kill();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_that_another_server_fills() {
+    let (_, lines) = recordings().into_iter().find(|(name, _)| name.ends_with("shopa.public.orders.jsonl")).unwrap();
+    let foreign: Vec<String> =
+        lines.iter().map(|line| line.replace("\\\"name\\\":\\\"shopa\\\"", "\\\"name\\\":\\\"other\\\"")).collect();
+    assert_ne!(lines, foreign);
+    let database = Client::with_fresh_database("owner").await;
+    for into_clickhouse in [false, true] {
+        let stage = capture(&lines, "");
+        if into_clickhouse {
+            write_to(&stage, &database);
+        }
+        assert_eq!(run_exits(&stage), 0);
+        stage.write("other.jsonl", &foreign.join("\n"));
+        replace_in(&stage, "capture.jsonl", "other.jsonl");
+        let said = said(&stage, &["check"], &[]);
+        assert!(said.starts_with("exit 5\n"), "{said}");
+        assert!(
+            said.contains("of other/shop would be written to table orders, which is filled from public.orders"),
+            "{said}"
+        );
+        assert_eq!(run_exits(&stage), 5);
+    }
+    database.query(&format!("DROP DATABASE `{}`", database.database())).await;
+}
+
+#[test]
+fn a_record_at_fault_is_a_warning_where_it_is_set_aside() {
+    let mut lines = orders().lines();
+    lines[3] = lines[3].replacen("\\\"op\\\"", "\\\"operation\\\"", 1);
+    let stage = capture(&lines, "");
+    let without = said(&stage, &["check"], &[]);
+    assert!(without.starts_with("exit 5\n") && without.contains("say where: [dlq]"), "{without}");
+    assert_eq!(run_exits(&stage), 5);
+    let stage = capture(&lines, "[dlq]\npath = \"dead.jsonl\"\n");
+    let with = said(&stage, &["check"], &[(&folder(&stage), "FOLDER")]);
+    assert!(with.starts_with("exit 0\n"), "{with}");
+    assert!(with.contains("warn  record shop.public.orders:"), "{with}");
+    assert!(with.contains("fix: a run sets it aside as [dlq] says, and goes on"), "{with}");
+    assert!(with.contains(
+        "note  records that cannot be applied are set aside in the file FOLDER/dead.jsonl, which holds 0 open"
+    ));
+    assert!(
+        with.contains("warn  1 of 15 sampled records would be set aside, which is more than max_ratio = 0.01"),
+        "{with}"
+    );
+    assert!(!stage.path("dead.jsonl").exists(), "a look makes nothing");
+    assert_eq!(run_exits(&stage), 0);
+    assert!(said(&stage, &["check"], &[]).contains("which holds 1 open letter"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_that_lost_its_offsets_beside_a_destination_that_knows_them() {
+    let shop = orders();
+    let topic = recorded(&shop).await;
+    let group = format!("{topic}-group");
+    let stage = kafka_into_sqlite(&[&topic], settle_testkit::services::kafka(), &group);
+    assert_eq!(run_exits(&stage), 0);
+    let more = shop.lines();
+    let more = more.iter().map(|line| Record::from_kcat(line).in_topic(&topic));
+    kafka::produce(more.collect::<Vec<_>>()).await;
+    let ends = kafka::end_offsets(&topic, kafka::Isolation::ReadCommitted).await;
+    kafka::delete_records(&topic, 2, ends[2] - 1).await;
+    kafka::delete_group(&group).await;
+    let said = said(&stage, &["check"], &[(&topic, "TOPIC")]);
+    assert!(said.starts_with("exit 5\n"), "{said}");
+    let told = "FAIL  the group has no offset in TOPIC:2, the destination holds its records up to offset 8, and the log \
+                begins at 15: the group lost its offsets";
+    assert!(said.contains(told), "{said}");
+    assert_eq!(run_exits(&stage), 5);
 }
