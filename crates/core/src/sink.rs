@@ -6,6 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use crate::batch::Batch;
+use crate::epoch::Boundary;
 use crate::position::{Offset, Partition, Span, TopicId};
 use crate::version::Floor;
 
@@ -80,6 +81,11 @@ pub struct Places {
     /// Next-to-read offsets up to which the group's records are in the destination, where it keeps
     /// them with its rows.
     pub applied: Vec<(PlacedPartition, Offset)>,
+    /// Where epochs begin.
+    pub epochs: Vec<(PlacedPartition, Boundary)>,
+    /// Partitions that the group wrote before, of the topics opened: of their earlier incarnations
+    /// as well.
+    pub written: Vec<PlacedPartition>,
 }
 
 impl Places {
@@ -87,6 +93,23 @@ impl Places {
     pub fn floors_of(&self, topic_id: TopicId, partition: &Partition) -> Vec<Floor> {
         let here = |place: &PlacedPartition| place.topic_id == topic_id && place.partition == *partition;
         self.floors.iter().filter(|(place, _)| here(place)).map(|(_, floor)| floor.clone()).collect()
+    }
+
+    /// Where epochs begin in one partition.
+    pub fn epochs_of(&self, topic_id: TopicId, partition: &Partition) -> Vec<Boundary> {
+        let here = |place: &PlacedPartition| place.topic_id == topic_id && place.partition == *partition;
+        self.epochs.iter().filter(|(place, _)| here(place)).map(|(_, boundary)| *boundary).collect()
+    }
+
+    /// True if the group wrote records of the partition before.
+    pub fn wrote(&self, topic_id: TopicId, partition: &Partition) -> bool {
+        self.written.iter().any(|place| place.topic_id == topic_id && place.partition == *partition)
+    }
+
+    /// An earlier incarnation of the topic that the group wrote, if there is one.
+    pub fn former_topic(&self, topic_id: TopicId, topic: &str) -> Option<TopicId> {
+        let former = |place: &&PlacedPartition| place.topic_id != topic_id && *place.partition.topic == *topic;
+        self.written.iter().find(former).map(|place| place.topic_id)
     }
 
     /// How far the destination has the partition, if it says.

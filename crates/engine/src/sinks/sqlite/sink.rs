@@ -45,7 +45,7 @@ impl Sqlite {
             positions::open(connection)?;
             state.topic_ids.extend(parts.iter().map(|part| (part.partition.clone(), part.topic_id)));
             let applied = positions::read(connection, &state.group, parts)?;
-            Ok(Places { floors: meta::floors(connection, parts)?, applied })
+            Ok(Places { floors: meta::floors(connection, parts)?, applied, ..Places::default() })
         })
     }
 
