@@ -10,4 +10,5 @@ pub mod sampling;
 pub mod shutdown;
 pub mod sinks;
 pub mod source;
+mod standing;
 pub mod topics;

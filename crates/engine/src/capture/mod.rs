@@ -17,7 +17,8 @@ use settle_core::record::Record;
 use settle_core::sink::BoxFuture;
 use tokio::sync::mpsc::{self, Sender};
 
-use crate::source::{Assignment, Chunk, OffsetStore, Source, SourceError, SourceEvent, SourceFailure};
+use crate::source::{Assignment, Chunk, CommitPoint, GroupOffsets, OffsetStore, Source, SourceError, SourceEvent, SourceFailure};
+use crate::standing;
 use crate::topics::wanted;
 use offsets::OffsetFile;
 
@@ -64,7 +65,7 @@ pub fn start(config: CaptureConfig) -> Result<Source, SourceError> {
         .map_err(|e| {
             SourceError::new(SourceFailure::Contract, format!("cannot start a thread to read the capture ({e})"))
         })?;
-    Ok(Source { events: receiver, offsets: Box::new(store) })
+    Ok(Source { events: receiver, offsets: Box::new(store), group: GroupOffsets::default() })
 }
 
 /// Reads up to `limit` records of each wanted topic, for `ddl` and `check`.
@@ -261,11 +262,21 @@ impl<'a> Reader<'a> {
             Some(offsets) => offsets.start_of(&partition, topic_id)?,
             None => None,
         };
-        let start = committed.unwrap_or(record.offset);
+        let start = committed.as_ref().map_or(record.offset, |(offset, _)| *offset);
         self.next.insert(partition.clone(), start);
         self.flush()?;
-        let assignment =
-            Assignment { partition, topic_id: Some(topic_id), start, resumed: committed.is_some(), generation: 0 };
+        let resumed = committed.is_some();
+        let standing = committed.and_then(|(offset, line)| standing::of(&partition, topic_id, offset, &line));
+        let assignment = Assignment {
+            partition,
+            topic_id: Some(topic_id),
+            start,
+            resumed,
+            standing,
+            partitions: 0,
+            waits: false,
+            generation: 0,
+        };
         self.send(SourceEvent::Assigned(vec![assignment]))?;
         Ok(start)
     }
@@ -289,7 +300,7 @@ struct CaptureOffsets {
 }
 
 impl OffsetStore for CaptureOffsets {
-    fn commit<'a>(&'a self, offsets: &'a [(Partition, Offset)]) -> BoxFuture<'a, Result<(), SourceError>> {
+    fn commit<'a>(&'a self, offsets: &'a [CommitPoint]) -> BoxFuture<'a, Result<(), SourceError>> {
         Box::pin(async move { self.files.iter().try_for_each(|file| file.commit(offsets)) })
     }
 

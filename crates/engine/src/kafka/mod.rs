@@ -16,6 +16,7 @@ mod config;
 mod context;
 mod failure;
 mod group;
+mod growth;
 mod health;
 mod intake;
 mod outlet;

@@ -9,22 +9,20 @@ use settle_core::position::{Offset, Partition};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::source::{OffsetStore, SourceError, SourceFailure};
+use crate::source::{CommitPoint, OffsetStore, SourceError, SourceFailure};
 
 /// Rest after a store that was away.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-type Offsets = Vec<(Partition, Offset)>;
-
 /// A commit that the store is at.
 struct Running {
-    offsets: Offsets,
+    points: Vec<CommitPoint>,
     task: JoinHandle<Result<(), SourceError>>,
 }
 
 pub(super) struct Commits {
     store: Arc<dyn OffsetStore>,
-    pending: BTreeMap<Partition, Offset>,
+    pending: BTreeMap<Partition, (Offset, String)>,
     running: Option<Running>,
     /// The store was away: not before this.
     retry_at: Option<Instant>,
@@ -42,11 +40,13 @@ impl Commits {
         }
     }
 
-    /// Adds offsets that the ledger released.
-    pub(super) fn add(&mut self, offsets: Offsets) {
-        for (partition, offset) in offsets {
-            let known = self.pending.entry(partition).or_insert(offset);
-            *known = offset.max(*known);
+    /// Adds offsets that may be committed, with what is to be kept beside them.
+    pub(super) fn add(&mut self, points: Vec<CommitPoint>) {
+        for CommitPoint { partition, offset, metadata } in points {
+            let known = self.pending.entry(partition).or_insert((offset, String::new()));
+            if offset >= known.0 {
+                *known = (offset, metadata);
+            }
         }
     }
 
@@ -55,15 +55,17 @@ impl Commits {
         if self.running.is_some() || self.pending.is_empty() || self.retry_at.is_some_and(|at| Instant::now() < at) {
             return;
         }
-        let offsets: Offsets = std::mem::take(&mut self.pending).into_iter().collect();
-        let (store, committing) = (self.store.clone(), offsets.clone());
+        let point = |(partition, (offset, metadata))| CommitPoint { partition, offset, metadata };
+        let points: Vec<CommitPoint> = std::mem::take(&mut self.pending).into_iter().map(point).collect();
+        let (store, committing) = (self.store.clone(), points.clone());
         let task = tokio::spawn(async move { store.commit(&committing).await });
-        self.running = Some(Running { offsets, task });
+        self.running = Some(Running { points, task });
     }
 
-    /// Waits for a commit to end; for ever where none is running. A store that is away is tried
-    /// again later: rows are durable, so a late commit costs nothing but re-delivery. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Result<(), SourceError> {
+    /// Waits for a commit to end; for ever where none is running. Says of which partitions offsets
+    /// were stored. A store that is away is tried again later: rows are durable, so a late commit
+    /// costs nothing but re-delivery. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Result<Vec<Partition>, SourceError> {
         if let Some(at) = self.retry_at {
             tokio::time::sleep_until(at).await;
             self.retry_at = None;
@@ -73,21 +75,23 @@ impl Commits {
             return std::future::pending().await;
         };
         let ended = (&mut running.task).await;
-        let offsets = self.running.take().map(|running| running.offsets).unwrap_or_default();
+        let points = self.running.take().map(|running| running.points).unwrap_or_default();
         let result = ended.map_err(|e| {
             SourceError::new(SourceFailure::Contract, format!("the commit of offsets ended without an answer ({e})"))
         })?;
         match result {
             Ok(()) => {
-                let named = offsets.into_iter().map(|(partition, offset)| (partition.to_string(), offset));
-                self.committed.extend(named);
-                Ok(())
+                self.committed.extend(points.iter().map(|point| (point.partition.to_string(), point.offset)));
+                Ok(points.into_iter().map(|point| point.partition).collect())
             }
             Err(error) if error.kind == SourceFailure::Unreachable => {
                 tracing::warn!(error = %error, "offsets could not be committed, trying again");
-                self.add(offsets);
+                for point in points {
+                    // What was added meanwhile is newer.
+                    self.pending.entry(point.partition).or_insert((point.offset, point.metadata));
+                }
                 self.retry_at = Some(Instant::now() + RETRY_AFTER);
-                Ok(())
+                Ok(Vec::new())
             }
             Err(error) => Err(error),
         }
@@ -106,7 +110,7 @@ impl Commits {
 
     /// True if an offset of these partitions is not committed yet.
     pub(super) fn holds(&self, partitions: &[Partition]) -> bool {
-        let running = self.running.iter().flat_map(|running| &running.offsets).map(|(partition, _)| partition);
+        let running = self.running.iter().flat_map(|running| &running.points).map(|point| &point.partition);
         self.pending.keys().chain(running).any(|partition| partitions.contains(partition))
     }
 
