@@ -106,7 +106,13 @@ impl Bench<'_> {
         let topic = format!("bench_{}", std::process::id());
         progress(&format!("writing {} records to topic {topic}", self.smoke.records));
         self.load(&topic, None)?;
-        let into_clickhouse = self.pass("Kafka to ClickHouse", "clickhouse", &self.kafka_to_clickhouse(&topic)?)?;
+        let into_clickhouse =
+            self.kafka_to_clickhouse(&topic).and_then(|config| self.pass("Kafka to ClickHouse", "clickhouse", &config));
+        let dropped = Command::new(binary("settle-load")).args([&topic, "--drop"]).envs(self.exports).status()?;
+        if !dropped.success() {
+            progress(&format!("topic and database {topic} could not be removed ({dropped})"));
+        }
+        let into_clickhouse = into_clickhouse?;
         let capture = self.folder.join("log.jsonl");
         progress("writing the same log as a capture");
         self.load("shop.public.orders", Some(&capture))?;
@@ -220,4 +226,4 @@ fn binary(name: &str) -> PathBuf {
 }
 
 /// How the generated records are to be read.
-const MODES: &str = "time_precision_mode = \"adaptive_time_microseconds\"\ndecimal_handling_mode = \"string\"\n";
+const MODES: &str = "time_precision_mode = \"microseconds\"\ndecimal_handling_mode = \"string\"\n";

@@ -44,7 +44,7 @@ fn up(folders: Folders) -> Result<(), Box<dyn Error>> {
 fn print_status(folders: &Folders) -> Result<(), Box<dyn Error>> {
     for (name, origin) in status(folders)? {
         match origin {
-            Origin::Given(address) => println!("{name}: given by the environment, {address}"),
+            Origin::Given(address) => println!("{name}: given by the environment, {}", without_password(&address)),
             Origin::Started(running) => {
                 println!(
                     "{name}: up on {} (process {}, log {})",
@@ -57,4 +57,29 @@ fn print_status(folders: &Folders) -> Result<(), Box<dyn Error>> {
         }
     }
     Ok(())
+}
+
+/// The address without `:password` before its host.
+fn without_password(address: &str) -> String {
+    let cut = || -> Option<String> {
+        let (login, host) = address.rsplit_once('@')?;
+        let (scheme, login) = login.split_once("://")?;
+        let (user, _) = login.split_once(':')?;
+        Some(format!("{scheme}://{user}@{host}"))
+    };
+    cut().unwrap_or_else(|| address.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let shown = without_password("postgres://me:p:w/d@x@db:5432/shop");
+        assert_eq!(shown, "postgres://me@db:5432/shop");
+        assert_eq!(without_password("mysql://me@db:3306"), "mysql://me@db:3306");
+        assert_eq!(without_password("http://127.0.0.1:8083"), "http://127.0.0.1:8083");
+        assert_eq!(without_password("127.0.0.1:9092"), "127.0.0.1:9092");
+    }
 }

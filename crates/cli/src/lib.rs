@@ -5,13 +5,17 @@
 pub mod args;
 pub mod check;
 pub mod compare;
+pub mod connector;
+pub mod database;
 pub mod ddl;
 pub mod demo;
+pub mod dlq;
 pub mod exit;
 mod logs;
 mod progress;
 mod report;
 pub mod run;
+pub mod simulate;
 
 use args::{Cli, Command};
 use exit::Exit;
@@ -31,6 +35,18 @@ pub fn execute(cli: Cli) -> Exit {
         Command::Ddl(args) => {
             logs::start(logs, "warn");
             ddl::execute(&cli.config, &args)
+        }
+        Command::Dlq(args) => {
+            logs::start(logs, "warn");
+            dlq::execute(&cli.config, &args)
+        }
+        Command::Simulate(args) => {
+            logs::start(logs, "warn");
+            simulate::command::execute(&args)
+        }
+        Command::Connector(args) => {
+            logs::start(logs, "warn");
+            connector::command::execute(&args)
         }
         Command::Demo(args) => demo::execute(&args),
     }

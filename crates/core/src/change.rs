@@ -4,11 +4,12 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::columns::Columns;
+use crate::columns::{Column, Columns};
 use crate::key::Key;
 use crate::position::Place;
 use crate::record::Record;
 use crate::schema::RowSchema;
+use crate::truncate::{Cut, LogOrder};
 use crate::version::Version;
 
 /// A table of the source: PostgreSQL schema or MySQL database, and name.
@@ -106,6 +107,11 @@ impl Change {
         self.op == Op::Delete
     }
 
+    /// True if it says every column of its row: nothing was left unsent. A delete says that none is.
+    pub fn is_whole(&self) -> bool {
+        self.is_delete() || !self.columns().iter().any(Column::is_unavailable)
+    }
+
     /// The row as JSON text; empty for a delete.
     pub fn after_json(&self) -> &str {
         let payload = self.record.payload.as_deref().unwrap_or_default();
@@ -127,8 +133,17 @@ pub struct Truncate {
     pub table: Arc<TableName>,
     /// Where its position comes from.
     pub lineage: Arc<Lineage>,
-    /// Rows below this version are gone.
+    /// Its own version.
     pub version: Version,
+    /// What tells the rows before it from those behind it.
+    pub order: LogOrder,
+}
+
+impl Truncate {
+    /// Where it cuts the log.
+    pub fn cut(&self) -> Cut {
+        Cut { version: self.version, order: self.order }
+    }
 }
 
 /// Records that concern no row. They are counted, and their offsets are committed.

@@ -15,10 +15,11 @@ use crate::new_log::{Log, Mark, NewLogs, Sighting};
 use crate::position::{Offset, Partition, TopicId};
 use crate::recognise::{Shape, recognise};
 use crate::record::Record;
-use crate::refusal::{Reason, Refusal};
+use crate::refusal::{Reason, Refusal, Refused};
 use crate::resnapshot::Resnapshots;
 use crate::row_order::{RowOrder, Streamed};
 use crate::standing::{MAX_LINEAGES, Standing};
+use crate::truncate::LogOrder;
 use crate::version::{Floor, Version, Versioner};
 
 /// Deleted keys that are remembered to tell a tombstone that follows its delete from one alone.
@@ -147,54 +148,70 @@ impl Lane {
         self.next = self.next.max(end);
     }
 
+    /// True if a record of the partition was read whose key told its row.
+    pub fn knows_keys(&self) -> bool {
+        self.key.is_some()
+    }
+
     /// Takes the next record. After a refusal the lane stands behind the record, too: whether to
     /// go on is the caller's.
     pub fn feed(&mut self, record: Record) -> Result<Fed, Refusal> {
-        let offset = record.offset;
-        let place = record.place();
-        let refused = |reason| Refusal { place, reason };
-        if offset < self.next {
-            return Err(refused(Reason::OffsetWentBack { last: self.next - 1, found: offset }));
-        }
-        // What came before the first record was read by another run, or is not in the log any more.
-        let has_unread_past = !self.started && offset > 0;
-        self.started = true;
-        self.next = offset.saturating_add(1);
-        if self.versioner.enter(offset) {
-            self.new_logs.reset();
-            self.resnapshots.reset();
-        }
-        self.read(record, has_unread_past).map_err(refused)
+        self.take_in(record).map_err(|refused| refused.refusal)
     }
 
-    fn read(&mut self, record: Record, has_unread_past: bool) -> Result<Fed, Reason> {
-        let shape = match recognise(&record) {
+    /// As [`Lane::feed`], but a refused record is given back, so that it can be set aside.
+    pub fn take_in(&mut self, mut record: Record) -> Result<Fed, Box<Refused>> {
+        let offset = record.offset;
+        let read = if offset < self.next {
+            Err(Reason::OffsetWentBack { last: self.next - 1, found: offset })
+        } else {
+            // What came before the first record was read by another run, or is not in the log any more.
+            let has_unread_past = !self.started && offset > 0;
+            self.started = true;
+            self.next = offset.saturating_add(1);
+            if self.versioner.enter(offset) {
+                self.new_logs.reset();
+                self.resnapshots.reset();
+            }
+            self.read(&mut record, has_unread_past)
+        };
+        read.map_err(|reason| {
+            let key = self.key(record.key.as_deref()).ok();
+            Box::new(Refused { refusal: Refusal { place: record.place(), reason }, record, key })
+        })
+    }
+
+    /// Takes the bytes out of the record where it becomes an event; a refused one stays whole.
+    fn read(&mut self, record: &mut Record, has_unread_past: bool) -> Result<Fed, Reason> {
+        let shape = match recognise(record) {
             Ok(shape) => shape,
             Err(reason) => {
-                self.remember_possible_delete(&record);
+                self.remember_possible_delete(record);
                 return Err(reason);
             }
         };
         match shape {
             Shape::Control(control) => {
                 if control == Control::Signal {
-                    self.remember_possible_delete(&record);
+                    self.remember_possible_delete(record);
                 }
                 Ok(Fed::control(control))
             }
-            Shape::NoValue => Ok(Fed::control(self.tombstone(&record, has_unread_past)?)),
+            Shape::NoValue => Ok(Fed::control(self.tombstone(record, has_unread_past)?)),
             Shape::Truncate { source } => {
                 let (table, lineage) = (self.table(&source), self.lineage(&source));
                 let (version, floor) = self.versioner.version(&source, &lineage, false, record.offset)?;
-                self.look_for_new_log(&record, &source, &lineage, version, true)?;
-                let event = Event::Truncate(Box::new(Truncate { record, table, lineage, version }));
+                self.look_for_new_log(record, &source, &lineage, version, true)?;
+                let order = LogOrder::of(&source.position);
+                let event =
+                    Event::Truncate(Box::new(Truncate { record: record.take(), table, lineage, version, order }));
                 Ok(Fed { event, floor, resnapshot: false })
             }
             Shape::Row { op, after, source, schema } => {
                 let key = match self.key(record.key.as_deref()) {
                     Ok(key) => key,
                     Err(reason) => {
-                        self.remember_possible_delete(&record);
+                        self.remember_possible_delete(record);
                         return Err(reason);
                     }
                 };
@@ -208,15 +225,14 @@ impl Lane {
                 let (table, lineage) = (self.table(&source), self.lineage(&source));
                 let (version, floor) = self.versioner.version(&source, &lineage, snapshot, record.offset)?;
                 if !snapshot || source.full_snapshot_form {
-                    self.look_for_new_log(&record, &source, &lineage, version, !snapshot)?;
+                    self.look_for_new_log(record, &source, &lineage, version, !snapshot)?;
                 }
                 if let Position::Binlog { file, pos, row } = source.position
                     && !snapshot
                 {
                     let has_old_key = old_key.is_some();
                     let (key, after) = (&key, &after);
-                    let next =
-                        Streamed { record: &record, file, pos, row, op, key, after, has_old_key, has_unread_past };
+                    let next = Streamed { record, file, pos, row, op, key, after, has_old_key, has_unread_past };
                     if !self.row_order.take(&next) {
                         return Err(Reason::PositionRepeats { file, pos, row });
                     }
@@ -224,7 +240,7 @@ impl Lane {
                 let resnapshot = self.follow_snapshots(&source, &table, &lineage, snapshot);
                 let may_tie = snapshot && !source.full_snapshot_form;
                 let event = Event::Change(Box::new(Change {
-                    record,
+                    record: record.take(),
                     table,
                     lineage,
                     key,

@@ -3,14 +3,17 @@
 //! A record becomes a versioned [`change::Change`], changes fold into a [`batch::Batch`], a sink
 //! turns a batch into a [`sink::Durable`] proof, and the [`ledger::Ledger`] turns proofs into the
 //! offsets that may be committed. Read the modules in this order: `position`, `record`,
-//! `recognise`, `epoch`, `version`, `new_log`, `lane`, `fold`, `batch`, `sink`, `ledger`, `policy`.
+//! `recognise`, `epoch`, `version`, `new_log`, `truncate`, `lane`, `fold`, `batch`, `sink`, `ledger`,
+//! `policy`.
 
 pub mod batch;
 pub mod change;
 pub mod columns;
+pub mod dead_letter;
 pub mod debezium;
 pub mod epoch;
 pub mod fold;
+pub mod holds;
 pub mod invariant;
 pub mod key;
 pub mod lane;
@@ -27,6 +30,8 @@ pub mod schema;
 pub mod sink;
 pub mod standing;
 pub mod tally;
+pub mod truncate;
+pub mod unfold;
 pub mod value;
 pub mod version;
 

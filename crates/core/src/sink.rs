@@ -7,7 +7,8 @@ use std::pin::Pin;
 
 use crate::batch::Batch;
 use crate::epoch::Boundary;
-use crate::position::{Offset, Partition, Span, TopicId};
+use crate::holds::Hold;
+use crate::position::{Offset, Partition, Place, Span, TopicId};
 use crate::version::Floor;
 
 /// A boxed future: one per batch costs nothing.
@@ -83,9 +84,10 @@ pub struct Places {
     pub applied: Vec<(PlacedPartition, Offset)>,
     /// Where epochs begin.
     pub epochs: Vec<(PlacedPartition, Boundary)>,
-    /// Partitions that the group wrote before, of the topics opened: of their earlier incarnations
-    /// as well.
+    /// Partitions, of those opened, in which the group is known to have had an offset.
     pub written: Vec<PlacedPartition>,
+    /// Rows that are held, of the partitions that were opened.
+    pub holds: Vec<Hold>,
 }
 
 impl Places {
@@ -101,15 +103,9 @@ impl Places {
         self.epochs.iter().filter(|(place, _)| here(place)).map(|(_, boundary)| *boundary).collect()
     }
 
-    /// True if the group wrote records of the partition before.
+    /// True if the group is known to have had an offset in the partition.
     pub fn wrote(&self, topic_id: TopicId, partition: &Partition) -> bool {
         self.written.iter().any(|place| place.topic_id == topic_id && place.partition == *partition)
-    }
-
-    /// An earlier incarnation of the topic that the group wrote, if there is one.
-    pub fn former_topic(&self, topic_id: TopicId, topic: &str) -> Option<TopicId> {
-        let former = |place: &&PlacedPartition| place.topic_id != topic_id && *place.partition.topic == *topic;
-        self.written.iter().find(former).map(|place| place.topic_id)
     }
 
     /// How far the destination has the partition, if it says.
@@ -131,6 +127,10 @@ pub trait Sink: Send {
     /// Writes the batch. After an error the same batch may be applied again, whatever the
     /// outcome of the first attempt.
     fn apply<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Durable, SinkError>>;
+
+    /// The group has offsets in these partitions from now on: to be remembered for
+    /// [`Places::written`], so that a loss of them is noticed.
+    fn stored<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>>;
 }
 
 /// What kind of failure it was.
@@ -147,8 +147,10 @@ pub enum FailureKind {
     Overloaded,
     /// Deadlock or serialization failure: the same again may pass.
     Conflict,
-    /// A row does not fit: value out of range, constraint.
+    /// A row's value does not fit its column.
     Row,
+    /// A constraint of the table refuses a row.
+    Constraint,
     /// Key, table or scheme does not match.
     Contract,
     /// An invariant of ours is broken.
@@ -175,6 +177,8 @@ pub struct SinkError {
     pub operation: String,
     /// What happened and how to fix it. No row values.
     pub context: String,
+    /// The record at fault, where the destination, or we ahead of it, can tell.
+    pub place: Option<Place>,
     /// The error beneath, where there is one.
     pub source: Option<Box<dyn Error + Send + Sync>>,
 }
@@ -182,7 +186,15 @@ pub struct SinkError {
 impl SinkError {
     /// An error that certainly had no effect.
     pub fn new(kind: FailureKind, operation: impl Into<String>, context: impl Into<String>) -> Self {
-        Self { kind, effect: Effect::None, operation: operation.into(), context: context.into(), source: None }
+        let (operation, context) = (operation.into(), context.into());
+        Self { kind, effect: Effect::None, operation, context, place: None, source: None }
+    }
+
+    /// With the record at fault.
+    #[must_use]
+    pub fn at(mut self, place: Place) -> Self {
+        self.place = Some(place);
+        self
     }
 
     /// With the error beneath.

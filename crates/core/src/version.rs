@@ -24,6 +24,7 @@ pub const SCHEME: &str = "commit-position/1";
 
 const COMMIT_BITS: u32 = 56;
 const RECORD_BITS: u32 = 62;
+const EPOCH_BITS: u32 = 7;
 /// A binlog's commit position is the file's number and the position in it.
 const FILE_BITS: u32 = 24;
 const POS_BITS: u32 = 32;
@@ -33,6 +34,12 @@ const POS_BITS: u32 = 32;
 pub struct Version(u128);
 
 impl Version {
+    /// All bits.
+    pub(crate) const ALL: Self = Self(u128::MAX >> 1);
+    /// The bits of the epoch and of the record position.
+    pub(crate) const EPOCH_AND_RECORD: Self =
+        Self(((1 << EPOCH_BITS) - 1) << (64 + COMMIT_BITS) | ((1 << RECORD_BITS) - 1));
+
     /// Packs the parts; `None` where one does not fit its bits.
     pub fn pack(epoch: Epoch, commit: u64, streamed: bool, record: u64) -> Option<Self> {
         if commit >> COMMIT_BITS != 0 || record >> RECORD_BITS != 0 {
@@ -82,6 +89,12 @@ impl Version {
     /// The commit position: the lower 56 bits of the upper half.
     pub fn commit(self) -> u64 {
         self.hi() & ((1 << COMMIT_BITS) - 1)
+    }
+
+    /// The bits that `mask` has, too.
+    #[must_use]
+    pub fn masked(self, mask: Self) -> Self {
+        Self(self.0 & mask.0)
     }
 
     /// The same position in the log of another epoch.

@@ -2,8 +2,11 @@
 
 pub mod capture;
 pub mod config;
+pub mod dead_letter;
+pub mod epochs;
 pub mod finding;
 pub mod kafka;
+mod owner;
 pub mod pipeline;
 pub mod run;
 pub mod sampling;

@@ -110,7 +110,9 @@ impl GroupOffsets {
     pub fn how_to_move(&self, partition: &Partition, offset: Offset) -> String {
         match &self.move_command {
             Some(command) => {
-                format!("move the group there ({command} --topic {partition} --reset-offsets --to-offset {offset} --execute)")
+                format!(
+                    "move the group there ({command} --topic {partition} --reset-offsets --to-offset {offset} --execute)"
+                )
             }
             None => "read the capture under a new group".to_owned(),
         }

@@ -1,10 +1,9 @@
 //! A small ClickHouse client for tests, over the HTTP interface.
 
-use std::sync::OnceLock;
-
 use reqwest::StatusCode;
 use serde_json::Value;
 
+use crate::http::client;
 use crate::kafka::unique;
 use crate::services::{self, ClickHouseAddress};
 
@@ -102,7 +101,7 @@ impl Client {
             .append_pair("wait_end_of_query", "1")
             .extend_pairs(arguments);
         let failed = |failure: reqwest::Error| ClickHouseError { status: 0, code: None, text: format!("{failure:?}") };
-        let answer = http()
+        let answer = client()
             .post(url)
             .header("X-ClickHouse-User", &self.address.user)
             .header("X-ClickHouse-Key", &self.address.password)
@@ -125,14 +124,4 @@ impl Default for Client {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// A client without a pool: each test has a runtime of its own, and a pooled connection dies with the runtime that opened it.
-fn http() -> &'static reqwest::Client {
-    static CLIENT: OnceLock<reqwest::Client> = OnceLock::new();
-    CLIENT.get_or_init(|| {
-        // Another part of the process may have chosen a provider already; then that one is used.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        reqwest::Client::builder().pool_max_idle_per_host(0).no_proxy().build().expect("an HTTP client")
-    })
 }

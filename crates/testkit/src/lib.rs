@@ -7,9 +7,17 @@
 #[cfg(feature = "clients")]
 pub mod clickhouse;
 #[cfg(feature = "clients")]
+pub mod connect;
+#[cfg(feature = "clients")]
+mod http;
+#[cfg(feature = "clients")]
 pub mod kafka;
 #[cfg(feature = "clients")]
 pub mod load;
+#[cfg(feature = "clients")]
+pub mod mariadb;
+#[cfg(feature = "clients")]
+pub mod postgres;
 #[cfg(feature = "clients")]
 pub mod proxy;
 pub mod services;

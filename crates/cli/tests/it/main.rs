@@ -5,6 +5,7 @@
 mod capture_into_sqlite;
 mod cases;
 mod child;
+mod dead_letters;
 mod faults;
 mod kafka_into_clickhouse;
 mod kills;
@@ -12,4 +13,5 @@ mod live;
 mod log_ends;
 mod set_up;
 mod shop;
+mod simulate;
 mod stage;

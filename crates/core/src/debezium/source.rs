@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::change::TableName;
+
 /// The position of an event in its source's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Position {
@@ -120,6 +122,14 @@ pub(crate) struct RawSource<'a> {
     row: Option<u64>,
     #[serde(borrow)]
     snapshot: Option<&'a RawValue>,
+}
+
+impl RawSource<'_> {
+    /// The table that it names, whatever else is wrong with it.
+    pub(crate) fn table_name(&self) -> Option<TableName> {
+        let namespace = if self.connector.as_deref() == Some("postgresql") { &self.schema } else { &self.db };
+        Some(TableName { namespace: namespace.as_deref()?.into(), name: self.table.as_deref()?.into() })
+    }
 }
 
 impl SourceBlock {

@@ -12,4 +12,6 @@ mod robustness;
 mod settling;
 mod simulated;
 mod support;
+mod truncates;
+mod unfolding;
 mod versions;

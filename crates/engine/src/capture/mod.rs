@@ -17,7 +17,9 @@ use settle_core::record::Record;
 use settle_core::sink::BoxFuture;
 use tokio::sync::mpsc::{self, Sender};
 
-use crate::source::{Assignment, Chunk, CommitPoint, GroupOffsets, OffsetStore, Source, SourceError, SourceEvent, SourceFailure};
+use crate::source::{
+    Assignment, Chunk, CommitPoint, GroupOffsets, OffsetStore, Source, SourceError, SourceEvent, SourceFailure,
+};
 use crate::standing;
 use crate::topics::wanted;
 use offsets::OffsetFile;

@@ -16,6 +16,7 @@ use super::reader::{Away, Reader};
 use super::start;
 use super::topic_id::topic_ids;
 use super::topics;
+use super::topics::Topic;
 use crate::source::{SourceError, SourceEvent, SourceFailure};
 
 /// How long a broker may take to show that it is there.

@@ -80,9 +80,8 @@ pub(super) fn resolve(
         return Ok(Vec::new());
     }
     let names: Vec<&str> = ours.keys().copied().collect();
-    let ids = topic_ids(consumer.client(), &names, PATIENCE).map_err(|code| {
-        of_call("reading topic ids", &config.brokers, &KafkaError::MetadataFetch(code))
-    })?;
+    let ids = topic_ids(consumer.client(), &names, PATIENCE)
+        .map_err(|code| of_call("reading topic ids", &config.brokers, &KafkaError::MetadataFetch(code)))?;
     let mut topics = Vec::with_capacity(ours.len());
     let existing = client::list(consumer, config, PATIENCE)?;
     for (name, numbers) in &ours {

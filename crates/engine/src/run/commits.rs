@@ -27,6 +27,8 @@ pub(super) struct Commits {
     /// The store was away: not before this.
     retry_at: Option<Instant>,
     committed: BTreeMap<String, Offset>,
+    /// Partitions of which this process stored its first offset since it was last asked.
+    first_stored: Vec<Partition>,
 }
 
 impl Commits {
@@ -37,6 +39,7 @@ impl Commits {
             running: None,
             retry_at: None,
             committed: BTreeMap::new(),
+            first_stored: Vec::new(),
         }
     }
 
@@ -62,10 +65,9 @@ impl Commits {
         self.running = Some(Running { points, task });
     }
 
-    /// Waits for a commit to end; for ever where none is running. Says of which partitions offsets
-    /// were stored. A store that is away is tried again later: rows are durable, so a late commit
-    /// costs nothing but re-delivery. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Result<Vec<Partition>, SourceError> {
+    /// Waits for a commit to end; for ever where none is running. A store that is away is tried
+    /// again later: rows are durable, so a late commit costs nothing but re-delivery. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Result<(), SourceError> {
         if let Some(at) = self.retry_at {
             tokio::time::sleep_until(at).await;
             self.retry_at = None;
@@ -81,8 +83,12 @@ impl Commits {
         })?;
         match result {
             Ok(()) => {
-                self.committed.extend(points.iter().map(|point| (point.partition.to_string(), point.offset)));
-                Ok(points.into_iter().map(|point| point.partition).collect())
+                for CommitPoint { partition, offset, .. } in points {
+                    if self.committed.insert(partition.to_string(), offset).is_none() {
+                        self.first_stored.push(partition);
+                    }
+                }
+                Ok(())
             }
             Err(error) if error.kind == SourceFailure::Unreachable => {
                 tracing::warn!(error = %error, "offsets could not be committed, trying again");
@@ -91,10 +97,15 @@ impl Commits {
                     self.pending.entry(point.partition).or_insert((point.offset, point.metadata));
                 }
                 self.retry_at = Some(Instant::now() + RETRY_AFTER);
-                Ok(Vec::new())
+                Ok(())
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Partitions of which this process stored its first offset since it was last asked.
+    pub(super) fn take_first_stored(&mut self) -> Vec<Partition> {
+        std::mem::take(&mut self.first_stored)
     }
 
     /// Commits everything that is pending and waits for it.

@@ -1,26 +1,28 @@
 //! The loop itself: one `select!` says what happened, one `match` decides.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use settle_core::position::Partition;
-use settle_core::sink::{PlacedPartition, Sink};
+use settle_core::sink::PlacedPartition;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use super::attempts::Patience;
 use super::commits::Commits;
 use super::line::Line;
 use super::progress::{self, Show};
 use super::report::{End, Report};
-use super::writer::{self, Applied, Order, Patience};
-use super::{Ended, Options, RunError, gap};
+use super::writer::{self, Applied, Order};
+use super::{Destination, Ended, Options, RunError, gap};
 use crate::config::Target;
 use crate::shutdown::{Request, Shutdown};
-use crate::source::{Assignment, Source, SourceError, SourceEvent, SourceFailure};
+use crate::source::{Assignment, GroupOffsets, Source, SourceError, SourceEvent, SourceFailure};
 
 /// Runs the pipeline from `source` to `sink` until it ends.
 pub async fn run(
     source: Source,
-    sink: Box<dyn Sink>,
+    destination: impl Into<Destination>,
     target: Target,
     options: Options,
     show: Show,
@@ -30,10 +32,15 @@ pub async fn run(
     let (orders, order_queue) = mpsc::channel(4);
     let (proof_sender, proofs) = mpsc::channel(4);
     let patience = Patience { deadline: options.deadline };
-    let writer = tokio::spawn(writer::write(sink, order_queue, proof_sender, show.pause, patience));
+    let destination = destination.into();
+    let mut line = Line::new(options.limits, options.lone_tombstones, options.max_messages, target);
+    line.sets_aside = destination.dead_letters.is_some();
+    let writer = tokio::spawn(writer::write(destination, order_queue, proof_sender, show.pause, patience));
     let mut run = Run {
-        line: Line::new(options.limits, options.lone_tombstones, options.max_messages, target),
+        line,
         commits: Commits::new(source.offsets),
+        group: source.group,
+        known_to_sink: BTreeMap::new(),
         events: source.events,
         orders,
         proofs,
@@ -45,6 +52,7 @@ pub async fn run(
         revoking: Vec::new(),
         caught_up: false,
         source_ended: false,
+        writer_ended: false,
         progress: show.progress,
         report: Report::default(),
     };
@@ -74,6 +82,10 @@ pub(super) struct Revoking {
 pub(super) struct Run {
     pub(super) line: Line,
     pub(super) commits: Commits,
+    /// Where the group's offsets are kept.
+    pub(super) group: GroupOffsets,
+    /// Partitions held or once held; true where the destination knows that the group has offsets.
+    pub(super) known_to_sink: BTreeMap<Partition, (PlacedPartition, bool)>,
     pub(super) events: mpsc::Receiver<SourceEvent>,
     pub(super) orders: mpsc::Sender<Order>,
     pub(super) proofs: mpsc::Receiver<Applied>,
@@ -86,6 +98,8 @@ pub(super) struct Run {
     pub(super) revoking: Vec<Revoking>,
     pub(super) caught_up: bool,
     pub(super) source_ended: bool,
+    /// It failed, and writes nothing more.
+    pub(super) writer_ended: bool,
     pub(super) progress: watch::Sender<progress::Progress>,
     pub(super) report: Report,
 }
@@ -101,7 +115,10 @@ impl Run {
             match self.next().await {
                 Happened::Stop => return Ok(End::Interrupted),
                 Happened::Proof(applied) => self.settle(applied)?,
-                Happened::Committed(result) => result.map_err(RunError::Source)?,
+                Happened::Committed(result) => {
+                    result.map_err(RunError::Source)?;
+                    self.tell_stored().await?;
+                }
                 Happened::Source(event) => self.on_source(event).await?,
                 Happened::Due => {}
                 Happened::Idle => return Ok(End::Idle),
@@ -182,9 +199,11 @@ impl Run {
     }
 
     pub(super) fn settle(&mut self, applied: Option<Applied>) -> Result<(), RunError> {
-        let Applied { batch, result, retries } = applied.ok_or(RunError::Bug("writer"))?;
+        let Applied { result, buried, retries } = applied.ok_or(RunError::Bug("writer"))?;
         self.report.retries += retries;
-        let proof = result.map_err(RunError::Sink)?;
+        self.writer_ended |= result.is_err();
+        let (batch, proof) = result?;
+        self.report.bury(buried);
         self.commits.add(self.line.settle(&batch, proof));
         Ok(())
     }
@@ -250,7 +269,7 @@ impl Run {
             parts.push(PlacedPartition { topic_id, partition: assignment.partition.clone() });
         }
         let (reply, mut answer) = oneshot::channel();
-        self.hand_over(Order::Open(parts, reply)).await?;
+        self.hand_over(Order::Open(parts.clone(), reply)).await?;
         // Batches in flight are proven meanwhile: the writer works in order, and its proofs have
         // bounded room.
         let places = loop {
@@ -263,7 +282,11 @@ impl Run {
                 applied = self.proofs.recv() => self.settle(applied)?,
             }
         };
-        gap::refuse(&assignments, &places)?;
+        gap::refuse(&assignments, &places, &self.group)?;
+        for part in parts {
+            let knows = places.wrote(part.topic_id, &part.partition);
+            self.known_to_sink.insert(part.partition.clone(), (part, knows));
+        }
         self.report.assigned += assignments.len() as u64;
         self.away_since = None;
         self.quiet_since = Instant::now();
@@ -271,6 +294,25 @@ impl Run {
         self.line.assign(assignments, &places);
         self.caught_up = false;
         Ok(())
+    }
+
+    /// Has the destination remember of which partitions the group has offsets, so that a group that
+    /// lost them is noticed. Gives the answer to wait for, if there is anything to remember.
+    pub(super) async fn tell_stored(&mut self) -> Result<Option<oneshot::Receiver<()>>, RunError> {
+        let mut parts = Vec::new();
+        for partition in self.commits.take_first_stored() {
+            if let Some((part, knows)) = self.known_to_sink.get_mut(&partition)
+                && !std::mem::replace(knows, true)
+            {
+                parts.push(part.clone());
+            }
+        }
+        if parts.is_empty() {
+            return Ok(None);
+        }
+        let (reply, answer) = oneshot::channel();
+        self.hand_over(Order::Stored(parts, reply)).await?;
+        Ok(Some(answer))
     }
 
     /// Lets go of revoked partitions. Nothing is waited for here: the loop must hear of a stop, and

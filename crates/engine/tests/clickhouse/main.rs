@@ -10,6 +10,7 @@
 mod deletes;
 mod evolution;
 mod failures;
+mod migration;
 mod names;
 mod places;
 mod recorder;
@@ -17,4 +18,6 @@ mod records;
 mod refusals;
 mod stage;
 mod tables;
+mod truncates;
 mod types;
+mod unsent;

@@ -1,11 +1,12 @@
 //! Writes a generated log into a topic, which it makes, or prints it as a capture: `settle-load TOPIC RECORDS [--schemas] [--capture]`.
+//! With `--drop` it removes the topic and the database of that name.
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "a tool of the workspace: printing is its output")]
 
 use std::env;
 use std::io::{BufWriter, Write};
 
-use settle_testkit::kafka;
 use settle_testkit::load::Load;
+use settle_testkit::{clickhouse, kafka};
 
 const PARTITIONS: i32 = 3;
 const CHUNK: usize = 20_000;
@@ -15,6 +16,10 @@ async fn main() {
     let mut words = env::args().skip(1).filter(|word| !word.starts_with("--"));
     let has = |flag: &str| env::args().any(|word| word == flag);
     let topic = words.next().expect("usage: settle-load TOPIC RECORDS [--schemas] [--capture]");
+    if has("--drop") {
+        clickhouse::Client::new().query(&format!("DROP DATABASE IF EXISTS `{topic}`")).await;
+        return kafka::delete_topic(&topic).await;
+    }
     let records = words.next().and_then(|text| text.parse().ok()).expect("the number of records");
     let load =
         Load { topic: topic.clone(), partitions: PARTITIONS.unsigned_abs().into(), records, schemas: has("--schemas") };

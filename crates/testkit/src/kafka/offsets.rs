@@ -61,6 +61,20 @@ pub async fn end_offsets(topic: &str, isolation: Isolation) -> Vec<i64> {
     blocking(ends).await.into_iter().map(|(_, end)| end).collect()
 }
 
+/// Waits until the last stable offset of a partition is `end` at least: no transaction is open below it.
+pub(super) fn await_stable(topic: &str, partition: i32, end: i64) {
+    let consumer = consumer("testkit-reader", Isolation::ReadCommitted);
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let (_, stable) = consumer.fetch_watermarks(topic, partition, LIMIT).expect("watermarks");
+        if stable >= end {
+            return;
+        }
+        assert!(Instant::now() < deadline, "a transaction is open in {topic}/{partition} at {stable} after {LIMIT:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// The first offset still kept in each partition.
 pub async fn start_offsets(topic: &str) -> Vec<i64> {
     let topic = topic.to_owned();
@@ -133,6 +147,32 @@ pub async fn read_topic(topic: &str, isolation: Isolation) -> Vec<Record> {
         }
         records.sort_by_key(|record| (record.partition, record.offset));
         records
+    })
+    .await
+}
+
+/// Every committed record of a topic, read again until they are `enough`. The topic need not exist yet. Panics after a minute with
+/// how many there were.
+pub async fn read_topic_until(topic: &str, enough: impl Fn(&[Record]) -> bool) -> Vec<Record> {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let records = if exists(topic).await { read_topic(topic, Isolation::ReadCommitted).await } else { Vec::new() };
+        if enough(&records) {
+            return records;
+        }
+        let found = records.len();
+        assert!(Instant::now() < deadline, "{found} records in {topic} are not what was waited for {PATIENCE:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn exists(topic: &str) -> bool {
+    let topic = topic.to_owned();
+    blocking(move || {
+        let consumer = consumer("testkit-reader", Isolation::ReadCommitted);
+        let metadata = consumer.fetch_metadata(Some(&topic), LIMIT).expect("metadata");
+        metadata.topics().iter().any(|found| !found.partitions().is_empty())
     })
     .await
 }

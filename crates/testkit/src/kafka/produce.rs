@@ -1,5 +1,6 @@
 //! Producing exactly the given records, each to its own partition, in the given order.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, Message, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
 
+use super::offsets::await_stable;
 use super::{LIMIT, Record, blocking, client, unique};
 
 /// How a transaction ends.
@@ -44,7 +46,14 @@ pub async fn produce_transaction(records: impl IntoIterator<Item = Record>, end:
             Transaction::Abort => producer.abort_transaction(LIMIT),
         }
         .expect("the transaction ends");
-        delivered(&producer, records.len())
+        let offsets = delivered(&producer, records.len());
+        // The broker answers before the marker is written; until then the next producer's records may come before it.
+        let places = records.iter().map(|record| (&record.topic, record.partition));
+        let last: BTreeMap<_, _> = places.zip(&offsets).collect();
+        for ((topic, partition), offset) in last {
+            await_stable(topic, partition, offset + 2);
+        }
+        offsets
     })
     .await
 }

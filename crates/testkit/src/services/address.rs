@@ -4,7 +4,10 @@ use std::env;
 use std::sync::OnceLock;
 
 use super::clickhouse::{CLICKHOUSE_PASSWORD, CLICKHOUSE_URL, CLICKHOUSE_USER};
+use super::connect::CONNECT_URL;
 use super::kafka::KAFKA;
+use super::mariadb::MARIADB_URL;
+use super::postgres::POSTGRES_URL;
 use super::{Folders, State};
 
 /// How to reach ClickHouse.
@@ -33,6 +36,24 @@ pub fn clickhouse() -> ClickHouseAddress {
         password: beside(CLICKHOUSE_URL, CLICKHOUSE_PASSWORD).unwrap_or_default(),
     };
     ADDRESS.get_or_init(find).clone()
+}
+
+/// PostgreSQL, `postgres://user:password@host:port/database`. Panics with what to do when there is none.
+pub fn postgres() -> &'static str {
+    static ADDRESS: OnceLock<String> = OnceLock::new();
+    ADDRESS.get_or_init(|| lookup(POSTGRES_URL).unwrap_or_else(|| missing("postgres", POSTGRES_URL)))
+}
+
+/// MariaDB, `mysql://user:password@host:port`. Panics with what to do when there is none.
+pub fn mariadb() -> &'static str {
+    static ADDRESS: OnceLock<String> = OnceLock::new();
+    ADDRESS.get_or_init(|| lookup(MARIADB_URL).unwrap_or_else(|| missing("mariadb", MARIADB_URL)))
+}
+
+/// The shared Connect worker, `http://host:port`. Panics with what to do when there is none.
+pub fn connect() -> &'static str {
+    static ADDRESS: OnceLock<String> = OnceLock::new();
+    ADDRESS.get_or_init(|| lookup(CONNECT_URL).unwrap_or_else(|| missing("connect", CONNECT_URL)))
 }
 
 /// Whether the long tests were asked for (`cargo xtask test --full`).

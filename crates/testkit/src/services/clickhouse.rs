@@ -1,14 +1,12 @@
 //! The ClickHouse engine behind the HTTP gateway in `crates/testkit/gateway`.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use super::process::{run, wait_ready};
-use super::{Folders, Launch, Process, Progress, Running, Service, ServiceError, packages, workspace};
+use super::{Folders, Given, Launch, Process, Progress, Running, Service, ServiceError, packages, web, workspace};
 
 /// The environment variable that replaces the gateway by a server: `http://host:port`.
 pub const CLICKHOUSE_URL: &str = "SETTLE_TEST_CLICKHOUSE_URL";
@@ -66,7 +64,7 @@ impl Service for ClickHouse {
         fs::write(&marker, wanted).map_err(ServiceError::io(format!("writing {}", marker.display())))
     }
 
-    fn start(&self, folders: &Folders, folder: &Path) -> Result<Launch, ServiceError> {
+    fn start(&self, folders: &Folders, folder: &Path, _: &Given) -> Result<Launch, ServiceError> {
         let mut gateway = Command::new(gateway_python(folders));
         gateway
             .arg(gateway_folder().join("clickhouse_gateway.py"))
@@ -106,13 +104,5 @@ impl Service for ClickHouse {
 }
 
 fn answers_ping(port: u16) -> bool {
-    let ping = || -> std::io::Result<bool> {
-        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        stream.write_all(b"GET /ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer.ends_with("Ok.\n"))
-    };
-    ping().unwrap_or(false)
+    web::get(&format!("127.0.0.1:{port}"), "/ping").is_ok_and(|answer| answer.ends_with("Ok.\n"))
 }

@@ -3,18 +3,19 @@
 use std::fs;
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
+use super::java::{command, log_settings};
 use super::maven::Artifacts;
 use super::process::{free_port, run, tail, wait_ready};
-use super::{Folders, Launch, Process, Progress, Running, Service, ServiceError, packages};
+use super::{Folders, Given, Launch, Process, Progress, Running, Service, ServiceError, packages};
 
 /// The environment variable that replaces the broker: `host:port`.
 pub const KAFKA: &str = "SETTLE_TEST_KAFKA";
 
 const VERSION: &str = "4.2.0";
-const ARTIFACTS: Artifacts = Artifacts {
+/// The broker, and what Kafka Connect runs by: `kafka-tools` brings `connect-runtime` and `connect-json` of its version along.
+pub(super) const ARTIFACTS: Artifacts = Artifacts {
     folder: "kafka-4.2.0",
     coordinates: &[
         "org.apache.kafka:kafka_2.13:4.2.0",
@@ -23,15 +24,6 @@ const ARTIFACTS: Artifacts = Artifacts {
     ],
 };
 const CLUSTER_ID: &str = "c2V0dGxlLXRlc3QtLS0tLQ";
-
-const LOG4J: &str = "\
-rootLogger.level = INFO
-rootLogger.appenderRef.stdout.ref = stdout
-appender.stdout.type = Console
-appender.stdout.name = stdout
-appender.stdout.layout.type = PatternLayout
-appender.stdout.layout.pattern = %d{ISO8601} %p %m (%c)%n
-";
 
 /// One broker that is its own controller.
 pub struct Kafka;
@@ -50,23 +42,14 @@ impl Service for Kafka {
         ARTIFACTS.resolve(&folders.cache, self.name(), progress).map(drop)
     }
 
-    fn start(&self, folders: &Folders, folder: &Path) -> Result<Launch, ServiceError> {
+    fn start(&self, folders: &Folders, folder: &Path, _: &Given) -> Result<Launch, ServiceError> {
         let jars = folders.cache.join(ARTIFACTS.folder).join("jars");
         let (port, controller) = (free_port()?, free_port()?);
-        let (settings, log4j) = (folder.join("server.properties"), folder.join("log4j2.properties"));
+        let settings = folder.join("server.properties");
         fs::write(&settings, properties(port, controller, &folder.join("data")))
-            .and_then(|()| fs::write(&log4j, LOG4J))
             .map_err(ServiceError::io(format!("writing {}", settings.display())))?;
-        let java = || {
-            let mut command = Command::new("java");
-            command
-                .args(["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"])
-                .arg(format!("-Dlog4j2.configurationFile={}", log4j.display()))
-                .arg("-classpath")
-                .arg(jars.join("*"))
-                .current_dir(folder);
-            command
-        };
+        let log4j = log_settings(folder)?;
+        let java = || command(&jars, &log4j, folder);
         let mut format = java();
         format.args(["kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config"]).arg(&settings);
         run("kafka: formatting its storage", &mut format)?;

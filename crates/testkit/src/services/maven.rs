@@ -1,11 +1,12 @@
 //! Java artifacts with all they depend on, copied once into a folder of jars.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{Progress, ServiceError, process::run};
 
+const MARKER: &str = "complete.pom.xml";
 const PLUGIN: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
 
 /// Artifacts that belong into one class path.
@@ -17,12 +18,25 @@ pub struct Artifacts {
 }
 
 impl Artifacts {
+    /// Whether they are in the folder of jars below `cache`, all of them.
+    pub fn is_resolved(&self, cache: &Path) -> bool {
+        fs::read_to_string(cache.join(self.folder).join(MARKER)).is_ok_and(|complete| complete == self.pom())
+    }
+
     /// The folder of jars below `cache`; downloads them unless they are there already.
     pub fn resolve(&self, cache: &Path, service: &str, progress: Progress<'_>) -> Result<PathBuf, ServiceError> {
-        let folder = cache.join(self.folder);
-        let jars = folder.join("jars");
-        let (marker, pom) = (folder.join("complete.pom.xml"), self.pom());
-        if fs::read_to_string(&marker).is_ok_and(|complete| complete == pom) {
+        let (folder, pom) = (cache.join(self.folder), self.pom());
+        let (jars, marker) = (folder.join("jars"), folder.join(MARKER));
+        if self.is_resolved(cache) {
+            return Ok(jars);
+        }
+        // Runs with folders of their own, and tests, may share the downloads.
+        let lock = cache.join(format!("{}.lock", self.folder));
+        let _held = fs::create_dir_all(cache)
+            .and_then(|()| File::create(&lock))
+            .and_then(|file| file.lock().map(|()| file))
+            .map_err(ServiceError::io(format!("locking {}", lock.display())))?;
+        if self.is_resolved(cache) {
             return Ok(jars);
         }
         progress(&format!(

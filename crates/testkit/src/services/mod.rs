@@ -5,22 +5,31 @@
 
 mod address;
 mod clickhouse;
+pub(crate) mod connect;
 mod error;
 mod folders;
+mod home;
+mod java;
 mod kafka;
 mod manager;
+mod mariadb;
 mod maven;
 mod packages;
-mod process;
+mod postgres;
+pub(crate) mod process;
 mod state;
+mod web;
 
-pub use address::{ClickHouseAddress, clickhouse, is_full, kafka};
+pub use address::{ClickHouseAddress, clickhouse, connect, is_full, kafka, mariadb, postgres};
 pub use clickhouse::{CLICKHOUSE_PASSWORD, CLICKHOUSE_URL, CLICKHOUSE_USER, gateway_folder, gateway_python};
+pub use connect::CONNECT_URL;
 pub use error::ServiceError;
 pub use folders::{Folders, workspace};
 pub use kafka::KAFKA;
-pub use manager::{Launch, Origin, Service, Services, status};
+pub use manager::{Given, Launch, Origin, Service, Services, status};
+pub use mariadb::MARIADB_URL;
 pub use packages::{BUILD, ensure};
+pub use postgres::POSTGRES_URL;
 pub use process::Process;
 pub use state::{Running, State};
 

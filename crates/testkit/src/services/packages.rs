@@ -18,6 +18,22 @@ pub struct Tool {
 pub const JAVA: Tool = Tool { name: "java", probe: &["java", "-version"], package: "default-jre-headless" };
 /// Maven, which resolves Java artifacts with their dependencies.
 pub const MAVEN: Tool = Tool { name: "mvn", probe: &["mvn", "-version"], package: "maven" };
+/// The PostgreSQL server, whose programs Debian keeps out of PATH.
+pub const POSTGRES: Tool = Tool {
+    name: "the PostgreSQL server",
+    probe: &["sh", "-c", "command -v initdb || ls /usr/lib/postgresql/*/bin/initdb"],
+    package: "postgresql",
+};
+/// The programs of the MariaDB server, without the server of the machine that another package runs, and what makes its data folder.
+pub const MARIADB: Tool = Tool {
+    name: "the MariaDB server",
+    probe: &[
+        "sh",
+        "-c",
+        "PATH=$PATH:/usr/sbin; command -v mariadbd && command -v mariadb-install-db && command -v my_print_defaults",
+    ],
+    package: "mariadb-server-core mariadb-client-core",
+};
 /// Python with its `venv` module.
 pub const PYTHON: Tool =
     Tool { name: "python3 with venv", probe: &["python3", "-c", "import ensurepip, venv"], package: "python3-venv" };

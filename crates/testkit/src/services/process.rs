@@ -23,6 +23,9 @@ pub struct Process {
     pid: i32,
     /// Start time in clock ticks since boot, field 22 of `/proc/<pid>/stat`.
     started_ticks: u64,
+    /// The number of the signal that asks it to end, where that is not SIGTERM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    end_signal: Option<i32>,
 }
 
 impl Process {
@@ -31,8 +34,19 @@ impl Process {
         self.pid
     }
 
+    /// The same process, which is asked to end by `signal` instead of SIGTERM.
+    #[must_use]
+    pub fn ended_by(self, signal: Signal) -> Self {
+        Self { end_signal: Some(signal.as_raw()), ..self }
+    }
+
     /// Starts `command` as the leader of a group of its own, both outputs appended to `log`.
     pub fn spawn(command: &mut Command, log: &Path) -> Result<(Self, Child), ServiceError> {
+        Self::spawn_reading(Stdio::null(), command, log)
+    }
+
+    /// The same, with something to read.
+    pub fn spawn_reading(stdin: Stdio, command: &mut Command, log: &Path) -> Result<(Self, Child), ServiceError> {
         let program = command.get_program().to_string_lossy().into_owned();
         let out = File::options()
             .create(true)
@@ -41,7 +55,7 @@ impl Process {
             .map_err(ServiceError::io(format!("opening {}", log.display())))?;
         let err = out.try_clone().map_err(ServiceError::io(format!("opening {}", log.display())))?;
         let child = command
-            .stdin(Stdio::null())
+            .stdin(stdin)
             .stdout(out)
             .stderr(err)
             .process_group(0)
@@ -52,6 +66,7 @@ impl Process {
             Some(Self {
                 pid,
                 started_ticks: stat(pid)?.1, // also of a child that has ended already
+                end_signal: None,
             })
         };
         match started() {
@@ -67,21 +82,29 @@ impl Process {
         stat(self.pid).is_some_and(|(state, started)| started == self.started_ticks && !matches!(state, 'Z' | 'X'))
     }
 
-    /// Ends the group: SIGTERM, and SIGKILL after `patience`. Does nothing to a pid that has become another process.
-    pub fn stop(&self, patience: Duration) -> Result<(), ServiceError> {
+    /// Ends the group by SIGKILL, at once. Does nothing to a pid that has become another process.
+    pub fn kill(&self) -> Result<(), ServiceError> {
+        if self.is_alive() { self.send(Signal::KILL) } else { Ok(()) }
+    }
+
+    fn send(&self, signal: Signal) -> Result<(), ServiceError> {
         let Some(group) = Pid::from_raw(self.pid) else {
             return Ok(());
         };
-        for signal in [Signal::TERM, Signal::KILL] {
+        match kill_process_group(group, signal) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Err(errno) => Err(ServiceError::io(format!("stopping process {}", self.pid))(errno.into())),
+        }
+    }
+
+    /// Ends the group: its signal to end, and SIGKILL after `patience`. Does nothing to a pid that has become another process.
+    pub fn stop(&self, patience: Duration) -> Result<(), ServiceError> {
+        let end = self.end_signal.and_then(Signal::from_named_raw).unwrap_or(Signal::TERM);
+        for signal in [end, Signal::KILL] {
             if !self.is_alive() {
                 return Ok(());
             }
-            match kill_process_group(group, signal) {
-                Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-                Err(errno) => {
-                    return Err(ServiceError::io(format!("stopping process {}", self.pid))(errno.into()));
-                }
-            }
+            self.send(signal)?;
             let deadline = Instant::now() + patience;
             while self.is_alive() && Instant::now() < deadline {
                 thread::sleep(POLL);
@@ -169,7 +192,7 @@ mod tests {
         let (process, mut child) = Process::spawn(command.args(["-c", "echo up; sleep 600 & wait"]), &log).unwrap();
         wait_ready("sh", &process, &log, Duration::from_secs(10), || tail(&log, 1).contains("up")).unwrap();
 
-        let other = Process { pid: process.pid, started_ticks: process.started_ticks + 1 };
+        let other = Process { pid: process.pid, started_ticks: process.started_ticks + 1, ..process.clone() };
         assert!(!other.is_alive());
         other.stop(Duration::from_millis(10)).unwrap();
         assert!(process.is_alive());

@@ -25,6 +25,9 @@ pub struct Running {
     pub log: PathBuf,
     /// The environment that tells tests where it is.
     pub exports: BTreeMap<String, String>,
+    /// The environment it was started with: where the services are that it needs.
+    #[serde(default)]
+    pub given: BTreeMap<String, String>,
     /// Started by `services up`: outlives the command that started it.
     pub kept: bool,
 }

@@ -118,3 +118,14 @@ async fn compaction_and_retention_act_within_a_tests_time() {
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     }
 }
+
+#[tokio::test]
+async fn a_transaction_has_its_marker_when_the_call_returns() {
+    let topic = unique("markers");
+    create_topic(&topic, 1, &[]).await;
+    for round in 1..=20 {
+        let end = if round % 2 == 0 { Transaction::Commit } else { Transaction::Abort };
+        produce_transaction([Record::new(&topic, 0, None, Some("x"))], end).await;
+        assert_eq!(end_offsets(&topic, Isolation::ReadCommitted).await, [2 * round]);
+    }
+}

@@ -11,6 +11,10 @@ use super::meta;
 use super::names::{QualifiedName, identifier, literal};
 use super::table::describe;
 
+/// What a reading asks for that must see all that was acknowledged, also by another replica. Where
+/// there is none it changes nothing.
+pub(crate) const CONSISTENTLY: &str = " SETTINGS select_sequential_consistency = 1";
+
 /// One server, probed.
 pub(crate) struct Server {
     pub(crate) client: Client,

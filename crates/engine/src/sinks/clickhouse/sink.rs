@@ -1,26 +1,39 @@
 //! The sink: what is done in which order.
 //!
-//! Floors first, then rows, then the proof. Every write is idempotent (versions decide), so after
+//! Floors and truncates first, then rows, then what the truncates empty, then the proof. Every write is idempotent (versions decide), so after
 //! any failure the same batch is applied again from its beginning, and sends the same bytes.
 
+use std::collections::{BTreeSet, HashSet};
+
 use settle_core::batch::Batch;
+use settle_core::position::TopicId;
 use settle_core::sink::{
     BoxFuture, Durable, FailureKind, Guarantee, Outcome, PlacedPartition, Places, Sink, SinkError,
 };
+use settle_core::version::Version;
 
 use super::apply;
 use super::config::ClickHouseConfig;
 use super::destination::Destination;
+use super::holds::HoldFacts;
 use super::meta::Meta;
 use super::server::Server;
+use super::standings;
+use super::truncates;
 use crate::config::{Deletes, Target};
+use crate::epochs::{RecordedEpoch, placed};
 
 /// ClickHouse as a destination.
 pub struct ClickHouse {
     pub(crate) server: Server,
     pub(crate) target: Target,
     pub(crate) meta: Meta,
+    holds: HoldFacts,
+    /// The pipeline's consumer group.
+    group: String,
     destination: Destination,
+    /// Target tables whose pending DELETE this process has repeated.
+    repeated: HashSet<String>,
     is_open: bool,
 }
 
@@ -39,9 +52,20 @@ impl ClickHouse {
             );
             return Err(super::config::refused(context));
         }
+        let group = config.group.clone();
         let server = Server::new(config)?;
         let meta = Meta::new(&server.database);
-        Ok(Self { server, target, meta, destination: Destination::default(), is_open: false })
+        let holds = HoldFacts::new(&server.database);
+        Ok(Self {
+            server,
+            target,
+            meta,
+            holds,
+            group,
+            destination: Destination::default(),
+            repeated: HashSet::new(),
+            is_open: false,
+        })
     }
 
     async fn open_parts(&mut self, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
@@ -52,38 +76,74 @@ impl ClickHouse {
             tracing::info!(version, database = self.server.database, "connected to ClickHouse");
         }
         self.is_open = true;
-        Ok(Places { floors, ..Places::default() })
+        let client = &self.server.client;
+        let holds = self.holds.open(client, parts).await?;
+        let epochs = placed(&standings::epochs(&self.meta, client).await?, parts);
+        let written = standings::of_group(&self.meta, client, &self.group, parts).await?;
+        Ok(Places { floors, holds, epochs, written, ..Places::default() })
+    }
+
+    /// The epochs recorded. Prepares the database where nothing was written yet.
+    pub async fn epochs(&mut self) -> Result<Vec<RecordedEpoch>, SinkError> {
+        self.open_parts(&[]).await?;
+        standings::epochs(&self.meta, &self.server.client).await
+    }
+
+    /// Records where epochs begin.
+    pub async fn record_epochs(&mut self, epochs: &[RecordedEpoch]) -> Result<(), SinkError> {
+        standings::record(&self.meta, &self.server.client, epochs).await
+    }
+
+    /// Carries out for the last time the truncates whose position everything has passed, as `passed`
+    /// says of a topic and a version; they are not pending any more. Returns how many.
+    pub async fn finish_pending(
+        &mut self,
+        passed: impl Fn(TopicId, Version) -> bool + Sync,
+    ) -> Result<usize, SinkError> {
+        truncates::finish(&self.server, &self.meta, &self.target, &passed).await
     }
 
     async fn apply_batch(&mut self, batch: &Batch) -> Result<Durable, SinkError> {
         if !self.is_open {
             return Err(SinkError::new(FailureKind::Bug, "applying a batch", "the sink was never opened"));
         }
-        if let Some(truncate) = batch.truncates().first() {
-            let context = format!(
-                "record {} truncates {}, which is not built for ClickHouse yet; set skipped.operations=t in the connector, \
-                 and empty the target table by hand when the source's was emptied",
-                truncate.record.place(),
-                truncate.table
-            );
-            return Err(SinkError::new(FailureKind::Contract, "applying a truncate", context));
-        }
-        self.meta.record(&self.server.client, batch.floors()).await?;
-        let mut applied = 0;
+        let Self { server, target, meta, destination, repeated, .. } = self;
+        meta.record(&server.client, batch.floors()).await?;
+        let mut to_empty = truncates::record(server, meta, target, batch.truncates()).await?;
+        let before = truncates::read(server, meta).await?;
+        let mut outcome = Outcome::default();
+        let mut written = BTreeSet::new();
         for rows in batch.tables() {
-            let known = self.destination.prepare(&self.server, &self.target, &rows, self.meta.max_epoch()).await?;
-            match apply::table(&self.server, &self.target, known, &rows).await {
-                Ok(written) => applied += written,
+            let known = destination.prepare(server, target, &rows, meta).await?;
+            let name = known.table.name.table.clone();
+            let became = match apply::table(server, target, known, &rows, before.of(&name)).await {
+                Ok(became) => became,
                 Err(error) => {
                     if error.kind == FailureKind::Contract {
-                        self.destination.forget(rows.table);
+                        destination.forget(rows.table);
                     }
                     return Err(error);
                 }
+            };
+            outcome.applied += became.written;
+            outcome.stale += became.stale + became.emptied;
+            if before.is_pending(&name) && (became.emptied > 0 || !repeated.contains(&name)) {
+                to_empty.insert(name.clone());
             }
+            written.insert(name);
         }
+        // What another instance recorded meanwhile it could not carry out for rows that came behind.
+        let after = if written.is_empty() { None } else { Some(truncates::read(server, meta).await?) };
+        let after = after.as_ref().unwrap_or(&before);
+        to_empty.extend(written.into_iter().filter(|table| after.of(table) != before.of(table)));
+        for table in to_empty {
+            truncates::delete(server, target, &table, after.of(&table)).await?;
+            repeated.insert(table);
+        }
+        // Behind the rows: what lifts a hold is a row that is there.
+        self.holds.record(&self.server.client, batch.holds()).await?;
         #[expect(clippy::disallowed_methods, reason = "the server acknowledged every insert of the batch")]
-        Ok(Durable::mint(batch, Outcome { applied, stale: 0 }))
+        Ok(Durable::mint(batch, outcome))
     }
 }
 
@@ -98,5 +158,9 @@ impl Sink for ClickHouse {
 
     fn apply<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Durable, SinkError>> {
         Box::pin(self.apply_batch(batch))
+    }
+
+    fn stored<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>> {
+        Box::pin(standings::remember(&self.meta, &self.server.client, &self.group, parts))
     }
 }

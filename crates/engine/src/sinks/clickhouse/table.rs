@@ -50,7 +50,7 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// Reads `engine_full`.
-    fn parse(name: &str, full: &str) -> Self {
+    pub(crate) fn parse(name: &str, full: &str) -> Self {
         let arguments = match scan::call(full) {
             Some((_, inside, _)) => scan::list(inside).into_iter().filter_map(bare_name).collect(),
             None => Vec::new(),
@@ -75,6 +75,11 @@ impl Engine {
     pub(crate) fn is_replacing(&self) -> bool {
         let name = self.name.strip_prefix("Replicated").or_else(|| self.name.strip_prefix("Shared"));
         name.unwrap_or(&self.name) == "ReplacingMergeTree"
+    }
+
+    /// True where the server copies what is written, or other servers share it.
+    pub(crate) fn is_replicated(&self) -> bool {
+        self.name.starts_with("Replicated") || self.name.starts_with("Shared")
     }
 
     pub(crate) fn setting(&self, name: &str) -> Option<&str> {

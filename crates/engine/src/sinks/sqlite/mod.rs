@@ -13,6 +13,7 @@ mod config;
 mod connection;
 mod ddl;
 mod failure;
+mod holds;
 mod meta;
 mod moment;
 mod name;
@@ -21,6 +22,7 @@ mod prepared;
 mod sample;
 mod shape;
 mod sink;
+mod standings;
 mod table;
 mod validate;
 

@@ -10,8 +10,9 @@ use super::apply::{self, State};
 use super::config::SqliteConfig;
 use super::connection::{self, FileId};
 use super::failure::{self, During, is_connection_lost};
-use super::{meta, positions};
+use super::{holds, meta, positions, standings};
 use crate::config::target::Target;
+use crate::epochs::{RecordedEpoch, placed};
 
 /// Keeps tables in a SQLite file.
 #[derive(Debug)]
@@ -45,8 +46,25 @@ impl Sqlite {
             positions::open(connection)?;
             state.topic_ids.extend(parts.iter().map(|part| (part.partition.clone(), part.topic_id)));
             let applied = positions::read(connection, &state.group, parts)?;
-            Ok(Places { floors: meta::floors(connection, parts)?, applied, ..Places::default() })
+            let floors = meta::floors(connection, parts)?;
+            let all = standings::epochs(connection)?;
+            let written = standings::of_group(connection, &state.group, parts)?;
+            let holds = holds::read(connection, parts)?;
+            Ok(Places { floors, applied, holds, epochs: placed(&all, parts), written })
         })
+    }
+
+    /// The epochs recorded. Makes the database where nothing was written yet.
+    pub fn epochs(&mut self) -> Result<Vec<RecordedEpoch>, SinkError> {
+        self.in_transaction("read the epochs of", |connection, _| {
+            meta::open(connection)?;
+            standings::epochs(connection)
+        })
+    }
+
+    /// Records where epochs begin.
+    pub fn record_epochs(&mut self, epochs: &[RecordedEpoch]) -> Result<(), SinkError> {
+        self.in_transaction("record an epoch in", |connection, _| standings::record(connection, epochs))
     }
 
     fn apply_now(&mut self, batch: &Batch) -> Result<Durable, SinkError> {
@@ -122,6 +140,12 @@ impl Sink for Sqlite {
 
     fn apply<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Durable, SinkError>> {
         Box::pin(async move { blocking(|| self.apply_now(batch)) })
+    }
+
+    fn stored<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>> {
+        let remember =
+            |connection: &Connection, state: &mut State| standings::remember(connection, &state.group, parts);
+        Box::pin(async move { blocking(|| self.in_transaction("note the offsets of the group in", remember)) })
     }
 }
 
