@@ -2,11 +2,15 @@
 
 pub mod capture;
 pub mod config;
+pub mod contents;
 pub mod finding;
+pub mod inspection;
 pub mod kafka;
+pub mod log;
 pub mod pipeline;
 pub mod run;
 pub mod sampling;
+pub mod scan;
 pub mod shutdown;
 pub mod sinks;
 pub mod source;

@@ -20,14 +20,18 @@ mod health;
 mod intake;
 mod outlet;
 mod probe;
+mod range;
 mod reader;
 mod rebalance;
 mod record;
 mod start;
+mod survey;
 mod thread;
 mod topic_id;
 mod topics;
 
 pub use config::{Bound, KafkaConfig, REVOKE_DEADLINE};
 pub use probe::{Probe, ProbedTopic, probe, sample};
+pub use range::read;
+pub use survey::{delete_group, members, offsets_since, survey};
 pub use thread::start;

@@ -37,7 +37,7 @@ pub(super) struct Start {
 }
 
 /// Ends of a bounded run, fixed once.
-pub(super) type Ends = BTreeMap<Partition, Offset>;
+pub(super) use crate::log::Ends;
 
 /// Asks for everything that the assigned partitions need.
 pub(super) fn resolve(
