@@ -43,6 +43,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Print the target tables' DDL for the topics
     Ddl(DdlArgs),
+    /// Replay the log beside the pipeline and show that nothing changes; or compare with the log applied anew
+    Prove(ProveArgs),
     /// See it work, with no service: a recorded log into SQLite, killed, resumed, replayed, compared
     Demo(DemoArgs),
 }
@@ -96,6 +98,17 @@ pub struct DdlArgs {
     /// Records sampled per topic
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub sample: usize,
+}
+
+/// `settle prove`
+#[derive(Debug, Args)]
+pub struct ProveArgs {
+    /// How often the log is replayed
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub times: u32,
+    /// Apply the log to a scratch destination instead, and compare it with the live one key by key
+    #[arg(long, conflicts_with = "times")]
+    pub fresh: bool,
 }
 
 /// `settle demo`

@@ -10,6 +10,7 @@ pub mod demo;
 pub mod exit;
 mod logs;
 mod progress;
+pub mod prove;
 mod report;
 pub mod run;
 
@@ -31,6 +32,10 @@ pub fn execute(cli: Cli) -> Exit {
         Command::Ddl(args) => {
             logs::start(logs, "warn");
             ddl::execute(&cli.config, &args)
+        }
+        Command::Prove(args) => {
+            logs::start(logs, "warn");
+            prove::execute(&cli.config, &args)
         }
         Command::Demo(args) => demo::execute(&args),
     }
