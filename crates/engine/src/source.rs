@@ -35,6 +35,19 @@ pub struct Assignment {
     pub generation: u64,
 }
 
+impl Assignment {
+    /// A partition of a log that does not grow, with nothing kept beside its offset.
+    pub fn plain(
+        partition: Partition,
+        topic_id: Option<TopicId>,
+        start: Offset,
+        resumed: bool,
+        generation: u64,
+    ) -> Self {
+        Self { partition, topic_id, start, resumed, standing: None, partitions: 0, waits: false, generation }
+    }
+}
+
 /// Records of one partition, in offset order.
 #[derive(Debug)]
 pub struct Chunk {

@@ -49,9 +49,7 @@ pub(super) struct OffsetFile {
 impl OffsetFile {
     /// Reads the file; a missing one is a start from the beginning.
     pub(super) fn load(capture: &Path, group: &str) -> Result<Self, SourceError> {
-        let mut name = capture.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{group}.offsets"));
-        let path = capture.with_file_name(name);
+        let path = path_of(capture, group);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(e) if e.kind() == ErrorKind::NotFound => String::new(),
@@ -69,6 +67,15 @@ impl OffsetFile {
             state.committed.insert(Partition::new(line.topic, line.partition), committed);
         }
         Ok(Self { path, state: Mutex::new(state) })
+    }
+
+    /// Removes the file of a group; one that was never written is fine.
+    pub(super) fn remove(capture: &Path, group: &str) -> Result<(), SourceError> {
+        let path = path_of(capture, group);
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(failed(&path, &format!("cannot be removed ({e})"))),
+            _ => Ok(()),
+        }
     }
 
     /// Where the group stands in a partition of this capture, and what was kept with the offset.
@@ -126,6 +133,12 @@ impl OffsetFile {
         };
         written().map_err(|e| failed(&self.path, &format!("cannot be written ({e}); the folder must be writable")))
     }
+}
+
+fn path_of(capture: &Path, group: &str) -> PathBuf {
+    let mut name = capture.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{group}.offsets"));
+    capture.with_file_name(name)
 }
 
 fn failed(path: &Path, problem: &str) -> SourceError {

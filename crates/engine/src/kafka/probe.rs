@@ -138,7 +138,7 @@ fn sample_partition(
 }
 
 /// librdkafka's questions block, so they are asked on a thread that may.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     what: &str,
     ask: impl FnOnce() -> Result<T, SourceError> + Send + 'static,
 ) -> Result<T, SourceError> {

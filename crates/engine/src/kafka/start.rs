@@ -46,7 +46,7 @@ pub(super) struct Start {
 }
 
 /// Ends of a bounded run, fixed once.
-pub(super) type Ends = BTreeMap<Partition, Offset>;
+pub(super) use crate::log::Ends;
 
 impl Start {
     /// A partition without a group.
@@ -236,6 +236,6 @@ fn move_group(config: &KafkaConfig, partition: &Partition, offset: Offset) -> St
 }
 
 /// The command that moves the group, up to the topic.
-pub(super) fn move_command(config: &KafkaConfig) -> String {
+pub(crate) fn move_command(config: &KafkaConfig) -> String {
     format!("kafka-consumer-groups --bootstrap-server {} --group {}", config.brokers, config.group)
 }

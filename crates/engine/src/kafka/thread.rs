@@ -155,8 +155,9 @@ impl Search<'_> {
     fn ask(&self) -> Result<(Vec<Topic>, Option<Ends>), SourceError> {
         let existing = client::list(&self.client, self.config, PATIENCE)?;
         let topics = topics::select(&self.config.topics, &existing, &self.config.brokers)?;
-        let ends = match self.config.bounded {
+        let ends = match &self.config.bounded {
             None => None,
+            Some(Bound::At(ends)) => Some((**ends).clone()),
             Some(Bound::LastStable) => Some(
                 start::ends(&self.client, self.config, &topics)
                     .map_err(|error| client::explain(&self.client, self.config, error))?,

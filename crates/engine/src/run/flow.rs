@@ -300,7 +300,9 @@ impl Run {
     /// lost them is noticed. Gives the answer to wait for, if there is anything to remember.
     pub(super) async fn tell_stored(&mut self) -> Result<Option<oneshot::Receiver<()>>, RunError> {
         let mut parts = Vec::new();
-        for partition in self.commits.take_first_stored() {
+        let stored = self.commits.take_first_stored();
+        // What lies beside a capture, or nowhere, cannot be lost unseen.
+        for partition in stored.into_iter().filter(|_| self.group.move_command.is_some()) {
             if let Some((part, knows)) = self.known_to_sink.get_mut(&partition)
                 && !std::mem::replace(knows, true)
             {

@@ -173,7 +173,8 @@ impl Meta {
         }
     }
 
-    async fn read_floors(
+    /// The floors of `parts`.
+    pub(crate) async fn read_floors(
         &mut self,
         client: &Client,
         parts: &[PlacedPartition],

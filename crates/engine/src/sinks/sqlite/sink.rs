@@ -151,7 +151,7 @@ impl Sink for Sqlite {
 
 /// Runs what waits for a disk or a lock without holding up the other tasks of a runtime that has
 /// threads for them. It has no point at which it could be cancelled half-way.
-fn blocking<T>(work: impl FnOnce() -> T) -> T {
+pub(super) fn blocking<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
         _ => work(),
