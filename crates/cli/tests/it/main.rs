@@ -11,6 +11,7 @@ mod kafka_into_clickhouse;
 mod kills;
 mod live;
 mod log_ends;
+mod new_logs;
 mod prove;
 mod set_up;
 mod shop;
