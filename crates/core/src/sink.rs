@@ -108,6 +108,12 @@ impl Places {
         self.written.iter().any(|place| place.topic_id == topic_id && place.partition == *partition)
     }
 
+    /// An earlier incarnation of the topic in which the group had offsets, if there is one.
+    pub fn former_topic(&self, topic_id: TopicId, topic: &str) -> Option<TopicId> {
+        let former = |place: &&PlacedPartition| place.topic_id != topic_id && *place.partition.topic == *topic;
+        self.written.iter().find(former).map(|place| place.topic_id)
+    }
+
     /// How far the destination has the partition, if it says.
     pub fn applied_of(&self, topic_id: TopicId, partition: &Partition) -> Option<Offset> {
         let here = |place: &PlacedPartition| place.topic_id == topic_id && place.partition == *partition;

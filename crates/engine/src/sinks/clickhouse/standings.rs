@@ -1,8 +1,8 @@
 //! What `settle_meta` keeps of epochs (kind `epoch`: topic as subject, its first offset, its number)
-//! and of groups that have offsets (kind `group`: group as subject).
+//! and of groups that have offsets (kind `group`: group and topic as subject).
 
 use settle_core::epoch::{Boundary, Epoch};
-use settle_core::position::TopicId;
+use settle_core::position::Partition;
 use settle_core::sink::{FailureKind, PlacedPartition, SinkError};
 
 use super::client::Client;
@@ -44,19 +44,26 @@ pub(crate) async fn record(meta: &Meta, client: &Client, epochs: &[RecordedEpoch
     meta.put(client, "recording an epoch", &facts).await
 }
 
-/// The partitions, of `parts`, in which the group is known to have had an offset.
+/// The partitions in which the group is known to have had an offset, of the topics of `parts`:
+/// those of their earlier incarnations, too.
 pub(crate) async fn of_group(
     meta: &Meta,
     client: &Client,
     group: &str,
     parts: &[PlacedPartition],
 ) -> Result<Vec<PlacedPartition>, SinkError> {
-    let facts = meta.of_kind(client, KIND_GROUP).await?;
-    let is_known = |part: &&PlacedPartition| {
-        let place: (TopicId, i32) = (part.topic_id, part.partition.number);
-        facts.iter().any(|fact| fact.subject == group && (fact.topic_id, fact.partition) == place)
-    };
-    Ok(parts.iter().filter(is_known).cloned().collect())
+    let mut known = Vec::new();
+    for fact in meta.of_kind(client, KIND_GROUP).await? {
+        let (owner, topic): (String, String) = serde_json::from_str(&fact.subject).map_err(|_| {
+            let context = "a group is not of the form that settle writes; restore the table from a backup";
+            SinkError::new(FailureKind::Contract, format!("reading {}", meta.name()), context)
+        })?;
+        if owner == group && parts.iter().any(|part| *part.partition.topic == *topic) {
+            let partition = Partition::new(topic, fact.partition);
+            known.push(PlacedPartition { topic_id: fact.topic_id, partition });
+        }
+    }
+    Ok(known)
 }
 
 /// Remembers that the group has offsets in these partitions.
@@ -70,7 +77,7 @@ pub(crate) async fn remember(
         kind: KIND_GROUP.to_owned(),
         topic_id: part.topic_id,
         partition: part.partition.number,
-        subject: group.to_owned(),
+        subject: serde_json::json!([group, &*part.partition.topic]).to_string(),
         offset: 0,
         value: 0,
         done: false,

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 use settle_core::epoch::{Boundary, Epoch};
-use settle_core::position::TopicId;
+use settle_core::position::{Partition, TopicId};
 use settle_core::sink::PlacedPartition;
 use settle_core::version::Version;
 use uuid::Uuid;
@@ -77,36 +77,35 @@ pub(super) fn refuse_outranking(connection: &Connection, plan: &Plan, table: &st
     Err(contract(operation(), context))
 }
 
-/// The partitions, of `parts`, in which the group is known to have had an offset.
+/// The partitions in which the group is known to have had an offset, of the topics of `parts`:
+/// those of their earlier incarnations, too.
 pub(super) fn of_group(
     connection: &Connection,
     group: &str,
     parts: &[PlacedPartition],
 ) -> Outcome<Vec<PlacedPartition>> {
+    let subjects: Vec<String> = connection
+        .prepare_cached("SELECT subject FROM settle_meta WHERE kind = 'group'")
+        .and_then(|mut select| select.query_map([], |row| row.get(0))?.collect())
+        .during(|| "read settle_meta".into())?;
     let mut known = Vec::new();
-    for part in parts {
-        let found: bool = connection
-            .prepare_cached("SELECT EXISTS (SELECT 1 FROM settle_meta WHERE kind = 'group' AND subject = ?1)")
-            .and_then(|mut select| select.query_row([of(group, part)], |row| row.get(0)))
-            .during(|| "read settle_meta".into())?;
-        known.extend(found.then(|| part.clone()));
+    for subject in subjects {
+        let (owner, topic, id, number): (String, String, Uuid, i32) = serde_json::from_str(&subject)
+            .map_err(|_| contract("read settle_meta", "a group is not of the form this program writes"))?;
+        if owner == group && parts.iter().any(|part| *part.partition.topic == *topic) {
+            known.push(PlacedPartition { topic_id: TopicId(id), partition: Partition::new(topic, number) });
+        }
     }
     Ok(known)
 }
 
 /// Remembers that the group has offsets in these partitions.
 pub(super) fn remember(connection: &Connection, group: &str, parts: &[PlacedPartition]) -> Outcome<()> {
-    for part in parts {
+    for PlacedPartition { topic_id, partition } in parts {
+        let subject = serde_json::json!([group, &*partition.topic, topic_id.0, partition.number]).to_string();
         connection
-            .execute(
-                "INSERT INTO settle_meta (kind, subject) VALUES ('group', ?1) ON CONFLICT DO NOTHING",
-                [of(group, part)],
-            )
+            .execute("INSERT INTO settle_meta (kind, subject) VALUES ('group', ?1) ON CONFLICT DO NOTHING", [subject])
             .during(|| "write settle_meta".into())?;
     }
     Ok(())
-}
-
-fn of(group: &str, part: &PlacedPartition) -> String {
-    serde_json::json!([group, part.topic_id.0, part.partition.number]).to_string()
 }
