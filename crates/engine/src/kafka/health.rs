@@ -153,7 +153,8 @@ impl Reader {
         if next < first && self.intakes[index].is_fresh() {
             self.intakes[index].skip_to(first);
         } else {
-            start::check(&self.config, &self.topic(&partition.topic), &partition, next, first, end)?;
+            // Its id was compared just now.
+            start::check(&self.config, &self.topic(&partition.topic), &partition, next, (first, end), true)?;
         }
         self.place(&partition, self.intakes[index].next())?;
         Ok(())

@@ -108,7 +108,8 @@ pub(super) fn resolve(
             }
             let (first, end) = watermarks(consumer, config, &partition)?;
             let start = kept.map_or(first, |kept| kept.offset);
-            check(config, topic, &partition, start, first, end)?;
+            let is_same = topic_id.is_some() && kept.is_some_and(|kept| kept.standing.is_some());
+            check(config, topic, &partition, start, (first, end), is_same)?;
             // A topic that came after the start of a bounded run is not part of it.
             let bound = ends.map(|ends| ends.get(&partition).copied().unwrap_or(start));
             let standing = kept.and_then(|kept| kept.standing.clone()).filter(|standing| standing.offset == start);
@@ -125,14 +126,15 @@ pub(super) fn resolve(
     Ok(starts)
 }
 
-/// Refuses an offset that the log, from `first` to its last stable offset `end`, does not hold.
+/// Refuses an offset that the log, from its first to its last stable offset, does not hold.
+/// `is_same` is true where the topic is known to be the one that the group read.
 pub(super) fn check(
     config: &KafkaConfig,
     topic: &Topic,
     partition: &Partition,
     offset: Offset,
-    first: Offset,
-    end: Offset,
+    (first, end): (Offset, Offset),
+    is_same: bool,
 ) -> Result<(), SourceError> {
     if offset < first {
         return Err(removed(config, partition, offset, first));
@@ -140,7 +142,7 @@ pub(super) fn check(
     // Above the last stable offset lie records of open transactions; a tool may have moved the
     // group there.
     if offset > end && offset > log_end(config, partition)? {
-        return Err(beyond(config, topic, partition, offset, end));
+        return Err(beyond(config, topic, partition, offset, end, is_same));
     }
     Ok(())
 }
@@ -197,13 +199,29 @@ fn removed(config: &KafkaConfig, partition: &Partition, offset: Offset, first: O
 }
 
 /// The group's offset lies behind the end of the log.
-fn beyond(config: &KafkaConfig, topic: &Topic, partition: &Partition, offset: Offset, end: Offset) -> SourceError {
-    let message = format!(
-        "group {group} is to read {partition} from offset {offset}, but the log ends at {end}: the topic was made anew \
-         or truncated, so the group's offsets belong to another log. {remedy}",
-        group = config.group,
-        remedy = remedy(config, topic),
-    );
+fn beyond(
+    config: &KafkaConfig,
+    topic: &Topic,
+    partition: &Partition,
+    offset: Offset,
+    end: Offset,
+    is_same: bool,
+) -> SourceError {
+    let why = if is_same {
+        format!(
+            "the topic is the one that it read, so the broker lost the end of its log, or a tool moved the group. To go \
+             on, move the group to the end of the log ({command}); rows that changed in what was lost are right again \
+             after a new snapshot",
+            command = move_group(config, partition, end)
+        )
+    } else {
+        format!(
+            "the topic was made anew or truncated, so the group's offsets belong to another log. {}",
+            remedy(config, topic)
+        )
+    };
+    let message =
+        format!("group {} is to read {partition} from offset {offset}, but the log ends at {end}: {why}", config.group);
     SourceError::new(SourceFailure::Contract, message)
 }
 

@@ -97,3 +97,119 @@ fn other_epoch(assignment: &Assignment, topic_id: TopicId, places: &Places, grou
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use settle_core::epoch::Epoch;
+    use settle_core::sink::PlacedPartition;
+    use settle_core::standing::Standing;
+
+    use super::*;
+
+    fn id(name: &str) -> TopicId {
+        TopicId::of_first_line("t", name.as_bytes())
+    }
+
+    fn place(topic: &str, number: i32) -> PlacedPartition {
+        PlacedPartition { topic_id: id(topic), partition: Partition::new("t", number) }
+    }
+
+    fn assignment(number: i32, start: i64) -> Assignment {
+        Assignment {
+            partition: Partition::new("t", number),
+            topic_id: Some(id("now")),
+            start,
+            resumed: false,
+            standing: None,
+            partitions: 2,
+            waits: false,
+            generation: 1,
+        }
+    }
+
+    /// Read up to `start` in this epoch.
+    fn resumed(start: i64, epoch: u64) -> Assignment {
+        let epoch = Epoch::new(epoch).unwrap();
+        let standing = Standing { topic_id: id("now"), offset: start, partitions: 2, epoch, marks: Vec::new() };
+        Assignment { resumed: true, standing: Some(standing), ..assignment(0, start) }
+    }
+
+    fn epoch(number: i32, offset: i64, epoch: u64) -> (PlacedPartition, Boundary) {
+        (place("now", number), Boundary { offset, epoch: Epoch::new(epoch).unwrap() })
+    }
+
+    fn kafka() -> GroupOffsets {
+        GroupOffsets { move_command: Some("move --group g".to_owned()) }
+    }
+
+    fn refused(assignments: &[Assignment], places: &Places, group: &GroupOffsets) -> Option<String> {
+        refuse(assignments, places, group).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_topic_whose_former_one_the_group_read_is_refused_until_an_epoch_begins_in_it() {
+        let both = [assignment(0, 0), assignment(1, 0)];
+        let mut places = Places { written: vec![place("former", 0)], ..Places::default() };
+        assert_eq!(
+            refused(&both, &places, &kafka()).unwrap(),
+            format!(
+                "source: topic t was deleted and made anew: the group wrote id {}, now it is {}. Rows of the one before \
+                 would win or lose by accident: let a new epoch begin with the new one (settle epoch bump t:0:0 t:1:0), \
+                 and start again",
+                id("former"),
+                id("now")
+            )
+        );
+        places.epochs.push(epoch(0, 0, 1));
+        assert!(refused(&both, &places, &kafka()).unwrap().contains("(settle epoch bump t:1:0)"));
+        places.epochs.push(epoch(1, 0, 1));
+        assert_eq!(refused(&both, &places, &kafka()), None);
+        let captures = GroupOffsets::default();
+        assert_eq!(refused(&both, &Places { epochs: Vec::new(), ..places }, &captures), None, "each its own log");
+    }
+
+    #[test]
+    fn offsets_that_a_service_lost_are_refused_and_a_new_group_is_not() {
+        let mut places = Places { written: vec![place("now", 1)], ..Places::default() };
+        assert_eq!(refused(&[assignment(0, 0)], &places, &kafka()), None, "another partition");
+        places.written.push(place("now", 0));
+        assert_eq!(
+            refused(&[assignment(0, 4)], &places, &kafka()).unwrap(),
+            "source: the group has no offset in t:0, but had one, and the destination holds its records: the group lost \
+             its offsets (expired, or deleted). To go on, move the group there (move --group g --topic t:0 \
+             --reset-offsets --to-offset 4 --execute); reading again what is there changes nothing"
+        );
+        places.applied.push((place("now", 0), 9));
+        let said = refused(&[assignment(0, 4)], &places, &kafka()).unwrap();
+        assert!(said.contains("--to-offset 9"), "where the destination knows how far it came: {said}");
+        assert_eq!(refused(&[assignment(0, 4)], &places, &GroupOffsets::default()), None, "a capture's missing file");
+        let waits = Assignment { waits: true, ..assignment(0, 4) };
+        assert_eq!(refused(&[waits], &places, &kafka()), None);
+        assert_eq!(refused(&[resumed(9, 0)], &places, &kafka()), None);
+    }
+
+    #[test]
+    fn what_was_read_in_another_epoch_is_refused() {
+        let places =
+            |boundaries: &[(PlacedPartition, Boundary)]| Places { epochs: boundaries.to_vec(), ..Places::default() };
+        assert_eq!(
+            refused(&[resumed(8, 0)], &places(&[epoch(0, 4, 1)]), &kafka()).unwrap(),
+            "source: the group read t:0 up to offset 8 in epoch 0, and epoch 1 begins at 4: what lies between was taken \
+             for older than it is, and has to be read again. To do so, move the group there (move --group g --topic t:0 \
+             --reset-offsets --to-offset 4 --execute)"
+        );
+        let said = refused(&[resumed(8, 0)], &places(&[epoch(0, 4, 1)]), &GroupOffsets::default()).unwrap();
+        assert!(said.ends_with("To do so, read the capture under a new group"), "{said}");
+        assert_eq!(
+            refused(&[resumed(8, 2)], &places(&[epoch(0, 4, 1)]), &kafka()).unwrap(),
+            "source: the group read t:0 up to offset 8 in epoch 2, and the destination records no epoch above 1 before \
+             that offset: its settle_meta was lost or is an older copy; restore it, or read everything again under a new \
+             group into an empty destination"
+        );
+        for (start, read) in [(4, 0), (3, 0), (5, 1), (9, 3)] {
+            let places = places(&[epoch(0, 4, 1), epoch(0, 8, 3), epoch(1, 0, 7)]);
+            assert_eq!(refused(&[resumed(start, read)], &places, &kafka()), None, "at {start} in {read}");
+        }
+        assert_eq!(refused(&[resumed(8, 0)], &Places::default(), &kafka()), None);
+    }
+}
