@@ -55,8 +55,9 @@ async fn an_offset_beyond_the_log() {
     assert_eq!(
         message,
         "group GROUP is to read TOPIC:0 from offset 11, but the log ends at 10: the topic was made anew or truncated, \
-         so the group's offsets belong to another log. Read it under a new group, or move this one to the beginning \
-         (kafka-consumer-groups --bootstrap-server BROKER --group GROUP --topic TOPIC:0 --reset-offsets --to-earliest \
+         so the group's offsets belong to another log. Rows of the one before would win or lose by accident: let a new \
+         epoch begin with the new one (settle epoch bump TOPIC:0:0), and move the group to its beginning \
+         (kafka-consumer-groups --bootstrap-server BROKER --group GROUP --topic TOPIC --reset-offsets --to-earliest \
          --execute)"
     );
     reading.close().await;
