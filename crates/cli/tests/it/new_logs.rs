@@ -357,3 +357,88 @@ async fn partitions_that_a_topic_gained_wait_for_the_others() {
     assert_eq!(pipeline.rows().await[&7], 300);
     pipeline.replays_the_same().await;
 }
+
+/// A capture of two partitions into SQLite: `settle epoch` needs no broker.
+fn captured() -> Stage {
+    let stage = Stage::new();
+    let line = |change: &Change, offset: usize| {
+        let record = change.record("shop.t");
+        let text = |bytes: Option<Vec<u8>>| String::from_utf8(bytes.unwrap()).unwrap();
+        serde_json::json!({
+            "topic": "shop.t", "partition": record.partition, "offset": offset, "ts": 0,
+            "key": text(record.key), "payload": text(record.payload),
+        })
+        .to_string()
+    };
+    let lines: Vec<String> = changes(100, 900_000, 1_000_000).iter().zip(0..).map(|(c, n)| line(c, n / 2)).collect();
+    stage.write("capture.jsonl", &lines.join("\n"));
+    stage.write(
+        "settle.toml",
+        "[source]\nkind = \"file\"\npath = \"capture.jsonl\"\ngroup = \"g\"\n[sink]\nkind = \"sqlite\"\npath = \"shop.db\"\n",
+    );
+    stage
+}
+
+/// Exit code and everything that the command said.
+fn epoch(stage: &Stage, args: &[&str]) -> (i32, String) {
+    let output = stage.settle(&[&["epoch"], args].concat()).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap(), String::from_utf8(said).unwrap())
+}
+
+#[test]
+fn an_epoch_that_cannot_begin_there_is_refused_and_nothing_is_recorded() {
+    let stage = captured();
+    stage.run(&["--until-end"]);
+    let none = (0, "no epochs: all records are of the first log\n".to_owned());
+    assert_eq!(epoch(&stage, &["ls"]), none);
+    for (args, code, said) in [
+        (vec!["shop.t:2:0"], 2, "settle: shop.t:2 is none of the partitions that [source] reads\n"),
+        (vec!["other:0:0"], 2, "settle: other:0 is none of the partitions that [source] reads\n"),
+        (vec!["shop.t:0:6"], 2, "settle: shop.t:0 ends at offset 5: an epoch cannot begin behind it, at 6\n"),
+        (
+            vec!["shop.t:0:3", "--epoch", "128"],
+            2,
+            "settle: epoch 128 does not fit the version, whose epochs go up to 127; write this source to new tables\n",
+        ),
+        (
+            vec!["shop.t:0:3", "--epoch", "0"],
+            5,
+            "settle: shop.t:0: epoch 0 is not above 0, which rows of the topic have already; take a greater one\n",
+        ),
+        (vec!["shop.t:0:3", "shop.t:2:0"], 2, "settle: shop.t:2 is none of the partitions that [source] reads\n"),
+    ] {
+        assert_eq!(epoch(&stage, &[&["bump"], &args[..]].concat()), (code, said.to_owned()), "{args:?}");
+        assert_eq!(epoch(&stage, &["ls"]), none, "{args:?}");
+    }
+    let (code, said) = epoch(&stage, &["bump", "shop.t:0:3", "--epoch", "5"]);
+    assert_eq!((code, said.lines().next()), (0, Some("epoch 5 begins at shop.t:0:3")), "{said}");
+    assert_eq!(
+        epoch(&stage, &["bump", "shop.t:0:2"]),
+        (
+            5,
+            "settle: shop.t:0: epoch 6 cannot begin at offset 2: epoch 5 begins at 3, and an epoch begins behind the one \
+             before it (`settle epoch ls` shows them)\n"
+                .to_owned()
+        )
+    );
+    let (_, said) = epoch(&stage, &["bump", "shop.t:1:0"]);
+    assert!(said.starts_with("epoch 5 begins at shop.t:1:0"), "the one that the other partition moved to: {said}");
+}
+
+#[test]
+fn rows_above_every_epoch_recorded_stop_a_run_into_sqlite() {
+    let stage = captured();
+    assert_eq!(epoch(&stage, &["bump", "shop.t:0:0"]).0, 0);
+    stage.run(&["--until-end"]);
+    // A settle_meta that was lost, or is older than the tables.
+    let connection = rusqlite::Connection::open(stage.path("shop.db")).unwrap();
+    assert_eq!(connection.execute("DELETE FROM settle_meta WHERE kind = 'epoch'", []).unwrap(), 1);
+    let output = stage.output(&["--until-end", "--group", "another"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(5), "{said}");
+    assert!(said.contains("it holds rows whose version is above every epoch recorded in settle_meta (0)"), "{said}");
+    // Recorded again, it goes on, and changes nothing.
+    assert_eq!(epoch(&stage, &["bump", "shop.t:0:0"]).0, 0);
+    assert_eq!(stage.run(&["--until-end", "--group", "third"]).applied, 0);
+}
