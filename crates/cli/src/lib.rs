@@ -5,6 +5,7 @@
 pub mod args;
 pub mod check;
 pub mod compare;
+pub mod database;
 pub mod ddl;
 pub mod demo;
 pub mod exit;
@@ -12,6 +13,7 @@ mod logs;
 mod progress;
 mod report;
 pub mod run;
+pub mod simulate;
 
 use args::{Cli, Command};
 use exit::Exit;
@@ -31,6 +33,10 @@ pub fn execute(cli: Cli) -> Exit {
         Command::Ddl(args) => {
             logs::start(logs, "warn");
             ddl::execute(&cli.config, &args)
+        }
+        Command::Simulate(args) => {
+            logs::start(logs, "warn");
+            simulate::command::execute(&args)
         }
         Command::Demo(args) => demo::execute(&args),
     }

@@ -23,16 +23,22 @@ impl Write for Above {
     }
 }
 
-/// Shows the run until it ends; nothing where standard error is no terminal.
-pub(crate) async fn show(mut watch: Watch) {
-    if !io::stderr().is_terminal() {
-        return;
-    }
+/// A line that moves by itself, below what is logged.
+pub(crate) fn line() -> ProgressBar {
     let bar = TERMINAL.add(ProgressBar::new_spinner());
     if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed_precise} {msg}") {
         bar.set_style(style);
     }
     bar.enable_steady_tick(Duration::from_millis(120));
+    bar
+}
+
+/// Shows the run until it ends; nothing where standard error is no terminal.
+pub(crate) async fn show(mut watch: Watch) {
+    if !io::stderr().is_terminal() {
+        return;
+    }
+    let bar = line();
     loop {
         let away = watch.pause.borrow_and_update().as_ref().map(|pause| pause.why.clone());
         let progress = watch.progress.borrow_and_update().clone();

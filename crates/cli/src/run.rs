@@ -74,7 +74,7 @@ async fn run(config: Config, args: &RunArgs) -> Exit {
 }
 
 /// Turns SIGINT and SIGTERM into requests to stop: the first drains, the second aborts.
-fn listen(stopper: Stopper) -> std::io::Result<()> {
+pub(crate) fn listen(stopper: Stopper) -> std::io::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::spawn(async move {

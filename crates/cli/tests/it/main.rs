@@ -12,4 +12,5 @@ mod live;
 mod log_ends;
 mod set_up;
 mod shop;
+mod simulate;
 mod stage;
