@@ -1,0 +1,237 @@
+//! Settle behind the log: one pipeline into SQLite, one of two instances into ClickHouse.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use rusqlite::Connection;
+use settle::simulate::Table;
+use settle_testkit::clickhouse::Client;
+use settle_testkit::kafka;
+
+use super::source::{MARKS, Source};
+use crate::child::{Running, until};
+use crate::stage::{Report, Stage};
+
+/// What both destinations take.
+pub const TABLES: [Table; 5] = [Table::Customers, Table::Orders, Table::OrderItems, Table::Documents, Table::Products];
+
+/// A pipeline as a file says it, but for its destination.
+fn configuration(source: &Source, group: &str, tables: &[Table], instance: &str) -> String {
+    let topics: Vec<String> = tables.iter().map(|table| format!("\"{}\"", source.topic(*table))).collect();
+    // Small batches, so that many of them are there to be killed in; a short session, so that the place of
+    // a killed instance is soon taken.
+    format!(
+        "[source]\nkind = \"kafka\"\nbrokers = \"{}\"\ngroup = \"{group}\"\ntopics = [{}]\ninstance = \"{instance}\"\n\
+         [source.properties]\n\"session.timeout.ms\" = 6000\n\
+         [batch]\nmax_rows = 50\nmax_age_ms = 100\n",
+        settle_testkit::services::kafka(),
+        topics.join(", "),
+    )
+}
+
+/// One `settle run` after the other from one folder.
+pub struct Instance {
+    stage: Stage,
+    run: Option<Running>,
+    reports: Vec<Report>,
+    kills: u64,
+}
+
+impl Instance {
+    fn new(stage: Stage, configuration: &str) -> Self {
+        stage.write("settle.toml", configuration);
+        Self { stage, run: None, reports: Vec::new(), kills: 0 }
+    }
+
+    pub fn start(&mut self) {
+        assert!(self.run.is_none(), "it runs");
+        self.run = Some(Running::start(&self.stage, &[]));
+    }
+
+    /// Ends it with SIGKILL.
+    pub fn kill(&mut self) {
+        self.assert_runs();
+        self.run.take().unwrap().kill();
+        self.kills += 1;
+    }
+
+    /// Asks it to end, and keeps its report.
+    pub fn leave(&mut self) {
+        self.assert_runs();
+        let run = self.run.take().unwrap();
+        run.signal(Signal::SIGINT);
+        let logs = run.logs();
+        let (status, report) = run.wait();
+        assert_eq!(status.code(), Some(130), "{report:?}\n{logs}");
+        assert_eq!(report.unsettled, 0, "a first signal drains: {report:?}");
+        let placed = report.applied + report.superseded + report.stale + report.control + report.truncates;
+        assert_eq!(report.read, placed + report.dead_lettered, "the counters balance: {report:?}");
+        self.reports.push(report);
+    }
+
+    /// Waits until it has said so.
+    pub async fn until_said(&mut self, text: &str) {
+        until(text, async || self.assert_runs(), |logs| logs.contains(text)).await;
+    }
+
+    /// Panics with what it said if it has ended; gives its logs.
+    pub fn assert_runs(&mut self) -> String {
+        let run = self.run.as_mut().expect("it was started");
+        let ended = run.has_ended();
+        let logs = run.logs();
+        assert!(!ended, "settle run has ended by itself:\n{logs}");
+        logs
+    }
+
+    pub fn reports(&self) -> &[Report] {
+        &self.reports
+    }
+
+    pub fn kills(&self) -> u64 {
+        self.kills
+    }
+}
+
+/// What a group has committed, summed over its partitions.
+async fn committed(source: &Source, group: &str, tables: &[Table]) -> i64 {
+    let mut sum = 0;
+    for table in tables {
+        let places = kafka::committed(group, &source.topic(*table)).await;
+        sum += places.into_iter().flatten().map(|place| place.offset).sum::<i64>();
+    }
+    sum
+}
+
+/// Settle into SQLite.
+pub struct IntoSqlite {
+    pub instance: Instance,
+    group: String,
+}
+
+impl IntoSqlite {
+    pub fn new(source: &Source) -> Self {
+        let group = format!("{}-sqlite", source.prefix());
+        let file = configuration(source, &group, &TABLES, "one") + "[sink]\nkind = \"sqlite\"\npath = \"shop.db\"\n";
+        Self { instance: Instance::new(Stage::new(), &file), group }
+    }
+
+    pub fn path(&self) -> std::path::PathBuf {
+        self.instance.stage.path("shop.db")
+    }
+
+    fn query(&self, sql: &str) -> Option<i64> {
+        let connection = Connection::open(self.path()).ok()?;
+        connection.query_row(sql, [], |row| row.get(0)).ok()
+    }
+
+    /// Records that the database has taken in: the sum of its next-to-read offsets.
+    pub fn durable(&self) -> i64 {
+        self.query("SELECT coalesce(sum(next_offset), 0) FROM settle_positions").unwrap_or(0)
+    }
+
+    /// Waits until so many records more are in the database.
+    pub async fn until_more(&mut self, records: i64) {
+        let wanted = self.durable() + records;
+        let now = async || {
+            self.instance.assert_runs();
+            self.durable()
+        };
+        until("records in SQLite", now, |now| *now >= wanted).await;
+    }
+
+    /// Kills it when rows are durable whose offset is not committed, and starts it again: they are certain
+    /// to be delivered again. It may take some kills.
+    pub async fn kill_before_a_commit(&mut self, source: &Source) {
+        for _ in 0..20 {
+            let before = self.durable();
+            // Looked at often: the commit follows within milliseconds.
+            let limit = Instant::now() + Duration::from_secs(60);
+            while self.durable() == before {
+                assert!(Instant::now() < limit, "no batch in SQLite: {}", self.instance.assert_runs());
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            self.instance.kill();
+            let hit = self.durable() > committed(source, &self.group, &TABLES).await;
+            self.instance.start();
+            if hit {
+                return;
+            }
+            self.until_more(1).await;
+        }
+        panic!("no kill of 20 fell between a write and its commit");
+    }
+
+    /// Waits for the marks in every table.
+    pub async fn until_marked(&mut self) {
+        let marks = async || {
+            self.instance.assert_runs();
+            TABLES.map(|table| {
+                let sql = format!("SELECT count(*) FROM {} WHERE {} < 0", table.name(), table.key()[0]);
+                (table.name(), self.query(&sql).unwrap_or(0))
+            })
+        };
+        until("the marks in SQLite", marks, |all| all.iter().all(|(_, count)| *count == MARKS)).await;
+    }
+}
+
+/// Settle into ClickHouse, by two instances of one group.
+pub struct IntoClickHouse {
+    pub one: Instance,
+    pub two: Instance,
+    pub database: Client,
+    tables: Vec<Table>,
+    group: String,
+}
+
+impl IntoClickHouse {
+    pub async fn new(source: &Source) -> Self {
+        // ClickHouse does not yet fill in columns that were not sent.
+        let tables: Vec<Table> = TABLES.into_iter().filter(|table| *table != Table::Documents).collect();
+        let database = Client::with_fresh_database("chain").await;
+        let group = format!("{}-clickhouse", source.prefix());
+        let of = |instance: &str| {
+            let (stage, at) = (Stage::new(), database.address());
+            let password = stage.write("password", &at.password);
+            let sink = format!(
+                "[sink]\nkind = \"clickhouse\"\nurl = \"{}\"\ndatabase = \"{}\"\nuser = \"{}\"\n\
+                 password = \"file:{}\"\n",
+                at.url,
+                database.database(),
+                at.user,
+                password.display(),
+            );
+            Instance::new(stage, &(configuration(source, &group, &tables, instance) + &sink))
+        };
+        let (one, two) = (of("one"), of("two"));
+        Self { one, two, database, tables, group }
+    }
+
+    pub fn tables(&self) -> &[Table] {
+        &self.tables
+    }
+
+    /// Waits until the group has committed so many records more.
+    pub async fn until_more(&mut self, source: &Source, records: i64) {
+        let wanted = committed(source, &self.group, &self.tables).await + records;
+        let now = async || {
+            self.one.assert_runs();
+            committed(source, &self.group, &self.tables).await
+        };
+        until("records in ClickHouse", now, |now| *now >= wanted).await;
+    }
+
+    /// Waits for the marks in every table.
+    pub async fn until_marked(&mut self) {
+        let marks = async || {
+            self.one.assert_runs();
+            let mut all = Vec::new();
+            for table in &self.tables {
+                let sql = format!("SELECT count() FROM {}_current WHERE {} < 0", table.name(), table.key()[0]);
+                all.push((table.name(), self.database.number(&sql).await));
+            }
+            all
+        };
+        let wanted = u64::try_from(MARKS).unwrap();
+        until("the marks in ClickHouse", marks, |all| all.iter().all(|(_, count)| *count == wanted)).await;
+    }
+}
