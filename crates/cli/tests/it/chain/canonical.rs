@@ -9,6 +9,9 @@ pub enum Kind {
     Integer,
     Decimal,
     Float,
+    /// `float` of MySQL and MariaDB: they print six digits of it, also to a connector that takes a full snapshot, while the
+    /// stream carries all.
+    SixDigits,
     Boolean,
     Bytes,
     Date,
@@ -24,7 +27,8 @@ impl Kind {
             | "enum" => Self::Text,
             "smallint" | "integer" | "int" | "bigint" | "tinyint" => Self::Integer,
             "numeric" | "decimal" => Self::Decimal,
-            "double precision" | "real" | "double" | "float" => Self::Float,
+            "double precision" | "real" | "double" => Self::Float,
+            "float" => Self::SixDigits,
             "boolean" => Self::Boolean,
             "bytea" | "varbinary" => Self::Bytes,
             "date" => Self::Date,
@@ -42,6 +46,7 @@ impl Kind {
             Self::Decimal => number(text),
             // As short as the width of the column allows, and read back by everybody alike.
             Self::Float => text.parse::<f64>().map_or_else(|_| text.to_owned(), |number| number.to_string()),
+            Self::SixDigits => text.parse::<f64>().map_or_else(|_| text.to_owned(), |number| format!("{number:.5e}")),
             // A number of one digit may be a truth.
             Self::Integer | Self::Boolean | Self::Moment => plain(text),
             Self::Time => match text.split_once('.') {
@@ -89,6 +94,7 @@ mod tests {
             (Kind::Decimal, "1E+2", "100"),
             (Kind::Integer, "1", "true"),
             (Kind::Float, "1e+4", "10000.0"),
+            (Kind::SixDigits, "-6755.62", "-6755.625"),
             (Kind::Boolean, "t", "true"),
             (Kind::Time, "10:00:00.250000", "10:00:00.25"),
             (Kind::Time, "10:00:00.000000", "10:00:00"),
@@ -110,6 +116,7 @@ mod tests {
             (Kind::Integer, "100", "1"),
             (Kind::Integer, "9223372036854775807", "9223372036854775806"),
             (Kind::Float, "0.125", "0.25"),
+            (Kind::SixDigits, "-6755.62", "-6755.63"),
             (Kind::Time, "10:00:00", "10:00:01"),
             (Kind::Time, "10:00:00", "10:00"),
             (Kind::Moment, "2024-01-01 00:00:01", "2024-01-01 00:00:01.000001"),

@@ -70,6 +70,8 @@ pub async fn in_clickhouse(database: &Client, of: Table, columns: &[(String, Kin
 #[derive(Debug)]
 pub struct Difference {
     pub key: Vec<String>,
+    /// Where both have the row, the columns that differ.
+    pub columns: Vec<String>,
     /// Both sides.
     pub what: String,
 }
@@ -78,23 +80,25 @@ pub struct Difference {
 pub fn differences(expected: &TextTable, actual: &TextTable) -> Vec<Difference> {
     let mut found = Vec::new();
     for (key, want) in &expected.rows {
-        let what = match actual.rows.get(key) {
-            None => format!("missing; the source has {want:?}"),
-            Some(got) if got != want => {
-                let columns: Vec<String> = want
-                    .iter()
-                    .filter(|(column, value)| got.get(*column) != Some(value))
-                    .map(|(column, value)| format!("{column}: source {value:?}, destination {:?}", got.get(column)))
-                    .collect();
-                columns.join("; ")
-            }
-            Some(_) => continue,
+        let Some(got) = actual.rows.get(key) else {
+            let what = format!("missing; the source has {want:?}");
+            found.push(Difference { key: key.clone(), columns: Vec::new(), what });
+            continue;
         };
-        found.push(Difference { key: key.clone(), what });
+        let other: Vec<_> = want.iter().filter(|(column, value)| got.get(*column) != Some(value)).collect();
+        if !other.is_empty() {
+            let tell = |(column, value): &(&String, &Option<String>)| {
+                format!("{column}: source {value:?}, destination {:?}", got.get(*column).and_then(Option::as_ref))
+            };
+            let what = other.iter().map(tell).collect::<Vec<_>>().join("; ");
+            let columns = other.iter().map(|(column, _)| (*column).clone()).collect();
+            found.push(Difference { key: key.clone(), columns, what });
+        }
     }
     let extra = actual.rows.iter().filter(|(key, _)| !expected.rows.contains_key(*key));
     found.extend(extra.map(|(key, got)| Difference {
         key: key.clone(),
+        columns: Vec::new(),
         what: format!("not at the source; the destination has {got:?}"),
     }));
     found
@@ -120,7 +124,7 @@ mod tests {
         let other = orders(&[("1", Some("b")), ("2", Some("")), ("4", None)]);
         let found: Vec<String> = differences(&source, &other).into_iter().map(|found| found.what).collect();
         assert_eq!(found.len(), 4, "{found:?}");
-        assert!(found[0].contains("note: source Some(\"a\"), destination Some(Some(\"b\"))"), "{found:?}");
+        assert!(found[0].contains("note: source Some(\"a\"), destination Some(\"b\")"), "{found:?}");
         assert!(found[1].contains("None") && found[2].starts_with("missing"), "{found:?}");
         assert!(found[3].starts_with("not at the source"), "{found:?}");
     }

@@ -1,9 +1,9 @@
 //! The order of events, the same for both kinds of source.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use settle::compare::TextTable;
 use settle::simulate::{Hazards, Table};
 use settle_testkit::connect::Worker;
 use settle_testkit::kafka;
@@ -102,42 +102,44 @@ fn assert_reports(sqlite: &IntoSqlite, clickhouse: &IntoClickHouse) {
 
 /// Compares every table with the source; panics with what differs and what the log says of it.
 async fn compare(source: &Source, sqlite: &IntoSqlite, clickhouse: &IntoClickHouse) {
-    let mut found = Vec::new();
+    let mut told = String::new();
     for table in TABLES {
         let columns = source.columns(table).await;
         let expected = source.table(table, &columns).await;
-        let mut wrong = tell(source, table, "SQLite", &expected, &in_sqlite(&sqlite.path(), table, &columns)).await;
+        assert!(expected.rows.len() > 64, "{} has rows beside the marks", table.name());
+        let mut places = vec![("SQLite", in_sqlite(&sqlite.path(), table, &columns))];
         if clickhouse.tables().contains(&table) {
-            for reading in [Reading::Current, Reading::Final] {
-                let actual = in_clickhouse(&clickhouse.database, table, &columns, reading).await;
-                wrong.extend(tell(source, table, &format!("ClickHouse ({reading:?})"), &expected, &actual).await);
+            let read = async |reading| in_clickhouse(&clickhouse.database, table, &columns, reading).await;
+            places.push(("the view of ClickHouse", read(Reading::Current).await));
+            places.push(("ClickHouse with FINAL", read(Reading::Final).await));
+        }
+        let mut known = BTreeMap::new();
+        for (place, actual) in &places {
+            let found = differences(&expected, actual);
+            if !found.is_empty() {
+                let (name, rows) = (table.name(), expected.rows.len());
+                told += &format!("{place}: {name}: {} differences, {rows} rows at the source\n", found.len());
+            }
+            for difference in found.into_iter().take(SHOWN) {
+                told += &format!("  {:?}: {}\n", difference.key, difference.what);
+                known.entry(difference.key).or_insert(difference.columns);
             }
         }
-        assert!(expected.rows.len() > 64, "{} has rows beside the marks", table.name());
-        found.extend(wrong);
+        if !known.is_empty() {
+            told += &history(source, table, known).await;
+        }
     }
-    assert!(found.is_empty(), "the destination is not the source:\n{}", found.join("\n"));
+    assert!(told.is_empty(), "a destination is not the source:\n{told}");
 }
 
-/// What differs in one table, with the history of the first keys.
-async fn tell(source: &Source, table: Table, place: &str, expected: &TextTable, actual: &TextTable) -> Vec<String> {
-    let found = differences(expected, actual);
-    if found.is_empty() {
-        return Vec::new();
-    }
+/// What the log says of some keys, and where it is kept.
+async fn history(source: &Source, table: Table, keys: BTreeMap<Vec<String>, Vec<String>>) -> String {
     let log = Log::read(&source.topic(table)).await;
     let kept = log.keep(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("chain"));
-    let mut told = vec![format!(
-        "{place}: {}: {} of {} rows differ (the log: {})",
-        table.name(),
-        found.len(),
-        expected.rows.len(),
-        kept.display()
-    )];
-    for difference in found.iter().take(SHOWN) {
-        let key: Vec<(&str, &str)> =
-            table.key().iter().copied().zip(difference.key.iter().map(String::as_str)).collect();
-        told.push(format!("  {key:?}: {}\n{}", difference.what, log.of_key(&key)));
+    let mut told = format!("  the log of {}, all of it in {}:\n", table.name(), kept.display());
+    for (key, columns) in keys {
+        let named: Vec<(&str, &str)> = table.key().iter().copied().zip(key.iter().map(String::as_str)).collect();
+        told += &format!("  {named:?}\n{}", log.of_key(&named, &columns));
     }
     told
 }

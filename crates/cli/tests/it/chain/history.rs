@@ -47,11 +47,15 @@ impl Log {
         (read, behind)
     }
 
-    /// The records of one key, a line each: place, position at the source, and what it carries of these columns.
-    pub fn of_key(&self, key: &[(&str, &str)]) -> String {
+    /// The records of one key, a line each: place, position at the source, and what it carries of these
+    /// columns; of all where none is named.
+    pub fn of_key(&self, key: &[(&str, &str)], columns: &[String]) -> String {
         let mut text = String::new();
         for record in self.records.iter().filter(|record| has_key(record, key)) {
-            let envelope = payload(record);
+            let mut envelope = payload(record);
+            if let Some(row) = envelope["after"].as_object_mut().filter(|_| !columns.is_empty()) {
+                row.retain(|column, _| columns.contains(column));
+            }
             let source = &envelope["source"];
             let position: Vec<String> = ["snapshot", "ts_ms", "sequence", "lsn", "txId", "file", "pos", "row"]
                 .iter()
