@@ -5,6 +5,7 @@
 pub mod args;
 pub mod check;
 pub mod compare;
+pub mod connector;
 pub mod database;
 pub mod ddl;
 pub mod demo;
@@ -37,6 +38,10 @@ pub fn execute(cli: Cli) -> Exit {
         Command::Simulate(args) => {
             logs::start(logs, "warn");
             simulate::command::execute(&args)
+        }
+        Command::Connector(args) => {
+            logs::start(logs, "warn");
+            connector::command::execute(&args)
         }
         Command::Demo(args) => demo::execute(&args),
     }

@@ -32,7 +32,7 @@ impl Batch {
         self.tables.iter().map(|(table, survivors)| TableRows { batch: self, table, survivors })
     }
 
-    /// Truncates, in order of delivery. They are floors: a row of the batch below one is gone too.
+    /// Truncates, in order of delivery. A row of the batch that one empties is gone, too.
     pub fn truncates(&self) -> &[Truncate] {
         &self.truncates
     }

@@ -9,6 +9,7 @@ use crate::key::Key;
 use crate::position::Place;
 use crate::record::Record;
 use crate::schema::RowSchema;
+use crate::truncate::{Cut, LogOrder};
 use crate::version::Version;
 
 /// A table of the source: PostgreSQL schema or MySQL database, and name.
@@ -127,8 +128,17 @@ pub struct Truncate {
     pub table: Arc<TableName>,
     /// Where its position comes from.
     pub lineage: Arc<Lineage>,
-    /// Rows below this version are gone.
+    /// Its own version.
     pub version: Version,
+    /// What tells the rows before it from those behind it.
+    pub order: LogOrder,
+}
+
+impl Truncate {
+    /// Where it cuts the log.
+    pub fn cut(&self) -> Cut {
+        Cut { version: self.version, order: self.order }
+    }
 }
 
 /// Records that concern no row. They are counted, and their offsets are committed.

@@ -204,7 +204,8 @@ fn drop_fills_across_truncates(batch: &mut Batch) {
     for truncate in &batch.truncates {
         for (change, fill) in batch.changes.iter().zip(&mut batch.fills) {
             let Some(from) = *fill else { continue };
-            let across = batch.changes[from].version < truncate.version && truncate.version <= change.version;
+            let cut = truncate.cut();
+            let across = cut.empties(batch.changes[from].version) && !cut.empties(change.version);
             if across && change.table == truncate.table {
                 *fill = None;
             }

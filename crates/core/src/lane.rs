@@ -14,6 +14,7 @@ use crate::position::{Offset, Partition};
 use crate::recognise::{Shape, recognise};
 use crate::record::Record;
 use crate::refusal::{Reason, Refusal};
+use crate::truncate::LogOrder;
 use crate::version::{Floor, Versioner};
 
 /// Deleted keys that are remembered to tell a tombstone that follows its delete from one alone.
@@ -128,7 +129,8 @@ impl Lane {
             Shape::Truncate { source } => {
                 let (table, lineage) = (self.table(&source), self.lineage(&source));
                 let (version, floor) = self.versioner.version(&source, &lineage, false, 0, record.offset)?;
-                let event = Event::Truncate(Box::new(Truncate { record, table, lineage, version }));
+                let order = LogOrder::of(&source.position);
+                let event = Event::Truncate(Box::new(Truncate { record, table, lineage, version, order }));
                 Ok(Fed { event, floor })
             }
             Shape::Row { op, after, source, schema } => {

@@ -3,7 +3,7 @@
 //! A record becomes a versioned [`change::Change`], changes fold into a [`batch::Batch`], a sink
 //! turns a batch into a [`sink::Durable`] proof, and the [`ledger::Ledger`] turns proofs into the
 //! offsets that may be committed. Read the modules in this order: `position`, `record`,
-//! `recognise`, `version`, `lane`, `fold`, `batch`, `sink`, `ledger`, `policy`.
+//! `recognise`, `version`, `truncate`, `lane`, `fold`, `batch`, `sink`, `ledger`, `policy`.
 
 pub mod batch;
 pub mod change;
@@ -22,6 +22,7 @@ pub mod refusal;
 pub mod schema;
 pub mod sink;
 pub mod tally;
+pub mod truncate;
 pub mod value;
 pub mod version;
 

@@ -33,6 +33,12 @@ const POS_BITS: u32 = 32;
 pub struct Version(u128);
 
 impl Version {
+    /// All bits.
+    pub(crate) const ALL: Self = Self(u128::MAX >> 1);
+    /// The bits of the epoch and of the record position.
+    pub(crate) const EPOCH_AND_RECORD: Self =
+        Self(((1 << EPOCH_BITS) - 1) << (64 + COMMIT_BITS) | ((1 << RECORD_BITS) - 1));
+
     /// Packs the parts; `None` where one does not fit its bits.
     pub fn pack(epoch: u8, commit: u64, streamed: bool, record: u64) -> Option<Self> {
         if u32::from(epoch) >= 1 << EPOCH_BITS || commit >> COMMIT_BITS != 0 || record >> RECORD_BITS != 0 {
@@ -77,6 +83,12 @@ impl Version {
     /// The number that is compared.
     pub fn as_u128(self) -> u128 {
         self.0
+    }
+
+    /// The bits that `mask` has, too.
+    #[must_use]
+    pub fn masked(self, mask: Self) -> Self {
+        Self(self.0 & mask.0)
     }
 
     /// The same position in the log of another epoch.

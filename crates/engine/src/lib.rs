@@ -4,6 +4,7 @@ pub mod capture;
 pub mod config;
 pub mod finding;
 pub mod kafka;
+mod owner;
 pub mod pipeline;
 pub mod run;
 pub mod sampling;

@@ -72,7 +72,7 @@ pub async fn check_sink(config: &Config, sample: &Sample) -> Result<Vec<Finding>
 pub fn ddl(config: &Config, sample: &Sample) -> Result<Vec<String>, SinkError> {
     let mut statements = Vec::new();
     for rows in sample.batch.tables() {
-        statements.extend(match writes(config) {
+        let of_table = match writes(config) {
             Writes::ClickHouse(to) => {
                 let seen = sampling::seen(rows);
                 let columns = rows.schema().map_or(Columns::Seen(&seen), |schema| Columns::Schema(schema));
@@ -86,7 +86,13 @@ pub fn ddl(config: &Config, sample: &Sample) -> Result<Vec<String>, SinkError> {
                 )?
             }
             Writes::Sqlite(_) => sqlite::create_table_ddl(&config.target, rows)?,
-        });
+        };
+        for statement in of_table {
+            // What tables share is said once.
+            if !statements.contains(&statement) {
+                statements.push(statement);
+            }
+        }
     }
     Ok(statements)
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use settle_engine::config::Secret;
 
-/// What kind of server it is. MariaDB is told from MySQL only by asking it.
+/// What kind of server it is. MariaDB is told from MySQL by asking it; its dialect is the same here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// PostgreSQL.
@@ -20,7 +20,7 @@ pub struct Address(Inner);
 #[derive(Clone)]
 enum Inner {
     Postgres(Box<tokio_postgres::Config>),
-    MySql(mysql_async::Opts),
+    MySql { opts: mysql_async::Opts, mariadb: bool },
 }
 
 /// Why a URL names no database. Holds no part of the URL but its scheme: a password may stand in it.
@@ -69,7 +69,7 @@ impl Address {
             "mysql" | "mariadb" => {
                 let opts = mysql_async::Opts::from_url(&format!("mysql://{rest}"))
                     .map_err(|e| AddressError::Form("mysql", url_problem(&e)))?;
-                Self(Inner::MySql(opts))
+                Self(Inner::MySql { opts, mariadb: scheme == "mariadb" })
             }
             // What stands there may be anything, a password too.
             _ => return Err(AddressError::Scheme("another one".to_owned())),
@@ -90,15 +90,15 @@ impl Address {
                 config.host(host).port(port).user(user).password(password).dbname(database);
                 Inner::Postgres(Box::new(config))
             }
-            Engine::MySql => Inner::MySql(
-                mysql_async::OptsBuilder::default()
+            Engine::MySql => {
+                let opts = mysql_async::OptsBuilder::default()
                     .ip_or_hostname(host)
                     .tcp_port(port)
                     .user(Some(user))
                     .pass(Some(password))
-                    .db_name(Some(database))
-                    .into(),
-            ),
+                    .db_name(Some(database));
+                Inner::MySql { opts: opts.into(), mariadb: false }
+            }
         })
     }
 
@@ -108,7 +108,10 @@ impl Address {
                 config.password(password);
                 Inner::Postgres(config)
             }
-            Inner::MySql(opts) => Inner::MySql(mysql_async::OptsBuilder::from_opts(opts).pass(Some(password)).into()),
+            Inner::MySql { opts, mariadb } => {
+                let opts = mysql_async::OptsBuilder::from_opts(opts).pass(Some(password)).into();
+                Inner::MySql { opts, mariadb }
+            }
         })
     }
 
@@ -116,8 +119,13 @@ impl Address {
     pub fn engine(&self) -> Engine {
         match &self.0 {
             Inner::Postgres(_) => Engine::Postgres,
-            Inner::MySql(_) => Engine::MySql,
+            Inner::MySql { .. } => Engine::MySql,
         }
+    }
+
+    /// True where the URL says that the server is MariaDB.
+    pub fn names_mariadb(&self) -> bool {
+        matches!(&self.0, Inner::MySql { mariadb: true, .. })
     }
 
     /// Host name or address; empty for a socket file.
@@ -127,7 +135,7 @@ impl Address {
                 Some(tokio_postgres::config::Host::Tcp(host)) => host,
                 _ => "",
             },
-            Inner::MySql(opts) => opts.ip_or_hostname(),
+            Inner::MySql { opts, .. } => opts.ip_or_hostname(),
         }
     }
 
@@ -135,7 +143,7 @@ impl Address {
     pub fn port(&self) -> u16 {
         match &self.0 {
             Inner::Postgres(config) => config.get_ports().first().copied().unwrap_or(5432),
-            Inner::MySql(opts) => opts.tcp_port(),
+            Inner::MySql { opts, .. } => opts.tcp_port(),
         }
     }
 
@@ -143,7 +151,7 @@ impl Address {
     pub fn user(&self) -> &str {
         match &self.0 {
             Inner::Postgres(config) => config.get_user().unwrap_or_default(),
-            Inner::MySql(opts) => opts.user().unwrap_or_default(),
+            Inner::MySql { opts, .. } => opts.user().unwrap_or_default(),
         }
     }
 
@@ -151,7 +159,7 @@ impl Address {
     pub fn reveal_password(&self) -> String {
         match &self.0 {
             Inner::Postgres(config) => String::from_utf8_lossy(config.get_password().unwrap_or_default()).into_owned(),
-            Inner::MySql(opts) => opts.pass().unwrap_or_default().to_owned(),
+            Inner::MySql { opts, .. } => opts.pass().unwrap_or_default().to_owned(),
         }
     }
 
@@ -159,7 +167,7 @@ impl Address {
     pub fn database(&self) -> &str {
         match &self.0 {
             Inner::Postgres(config) => config.get_dbname().unwrap_or_default(),
-            Inner::MySql(opts) => opts.db_name().unwrap_or_default(),
+            Inner::MySql { opts, .. } => opts.db_name().unwrap_or_default(),
         }
     }
 
@@ -173,13 +181,13 @@ impl Address {
     pub(super) fn postgres(&self) -> Option<&tokio_postgres::Config> {
         match &self.0 {
             Inner::Postgres(config) => Some(config),
-            Inner::MySql(_) => None,
+            Inner::MySql { .. } => None,
         }
     }
 
     pub(super) fn mysql(&self) -> Option<&mysql_async::Opts> {
         match &self.0 {
-            Inner::MySql(opts) => Some(opts),
+            Inner::MySql { opts, .. } => Some(opts),
             Inner::Postgres(_) => None,
         }
     }

@@ -5,8 +5,10 @@
 
 mod address;
 mod failure;
+mod quoting;
 mod session;
 
 pub use address::{Address, AddressError, Engine};
 pub use failure::{DatabaseError, FailureKind};
+pub(crate) use quoting::{name, quoted};
 pub use session::Session;

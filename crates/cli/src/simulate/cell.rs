@@ -2,7 +2,7 @@
 
 use settle_core::value::{date_text, time_text, timestamp_text};
 
-use crate::database::Engine;
+use crate::database::{Engine, quoted};
 
 /// A value. Equal cells are equal rows on both servers: no floats that one of them rounds, no time of the day it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,25 +62,6 @@ impl Cell {
     }
 }
 
-/// A string literal. PostgreSQL reads a backslash as itself (standard_conforming_strings); the sessions with MySQL
-/// have NO_BACKSLASH_ESCAPES off.
-pub(crate) fn quoted(text: &str, engine: Engine) -> String {
-    let text = text.replace('\'', "''");
-    match engine {
-        Engine::Postgres => format!("'{text}'"),
-        Engine::MySql => format!("'{}'", text.replace('\\', "\\\\")),
-    }
-}
-
-/// A name of a table or column, or of a table with its schema in two parts.
-pub(crate) fn name(parts: &[&str], engine: Engine) -> String {
-    let one = |part: &&str| match engine {
-        Engine::Postgres => format!("\"{}\"", part.replace('"', "\"\"")),
-        Engine::MySql => format!("`{}`", part.replace('`', "``")),
-    };
-    parts.iter().map(one).collect::<Vec<_>>().join(".")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,11 +83,5 @@ mod tests {
             assert_eq!(cell.literal(Engine::Postgres), postgres);
             assert_eq!(cell.literal(Engine::MySql), mysql);
         }
-    }
-
-    #[test]
-    fn names_are_quoted() {
-        assert_eq!(name(&["public", "a\"b"], Engine::Postgres), "\"public\".\"a\"\"b\"");
-        assert_eq!(name(&["shop", "a`b"], Engine::MySql), "`shop`.`a``b`");
     }
 }

@@ -21,7 +21,6 @@ mod stock;
 mod table;
 mod writer;
 
-pub(crate) use cell::{name, quoted};
 pub use hazard::{Hazard, Hazards};
 pub use kind::Kind;
 pub use options::Options;

@@ -1,7 +1,6 @@
 //! The tables and the shared rows: made where they are missing, never changed where they are there.
 
-use crate::database::{DatabaseError, Session};
-use crate::simulate::cell::{name, quoted};
+use crate::database::{DatabaseError, Engine, Session, name, quoted};
 use crate::simulate::plan::{Planner, range, seed_rows};
 use crate::simulate::run::SimulateError;
 use crate::simulate::statement::Statement;
@@ -31,7 +30,6 @@ pub(crate) async fn make(session: &mut Session, options: &Options) -> Result<(),
 }
 
 fn columns_of(table: Table, session: &Session) -> String {
-    use crate::database::Engine;
     let schema = match session.engine() {
         Engine::Postgres => "current_schema()",
         Engine::MySql => "database()",

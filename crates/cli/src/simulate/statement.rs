@@ -1,8 +1,8 @@
 //! One statement of a transaction, as data; its text in each dialect.
 
-use crate::database::Engine;
+use crate::database::{Engine, name};
 use crate::simulate::Table;
-use crate::simulate::cell::{Cell, name};
+use crate::simulate::cell::Cell;
 
 /// What an update does to a column.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! The tables of the shop, the same on both servers as far as their types allow.
 
-use crate::database::Engine;
-use crate::simulate::cell::name;
+use crate::database::{Engine, name};
 
 /// A table that the traffic writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

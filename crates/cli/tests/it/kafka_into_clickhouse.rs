@@ -7,7 +7,7 @@ use crate::shop::{SHOPS, shop};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_shop_topic_equals_its_source_after_one_pass_and_two_replays() {
-    for shop in SHOPS.iter().filter(|shop| !shop.sqlite_only) {
+    for shop in SHOPS {
         let live = Live::of(*shop, &shop.lines(), "").await;
         let first = live.stage.run(&["--until-end"]);
         assert_eq!(first.read, shop.lines().len() as u64);

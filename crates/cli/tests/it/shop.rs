@@ -24,8 +24,6 @@ pub struct Shop {
     pub time_precision: &'static str,
     /// Columns that the connector cut to milliseconds (`connect` mode).
     pub cut_to_ms: &'static [&'static str],
-    /// True if ClickHouse cannot take it yet: TOAST look-up and truncate are not built there.
-    pub sqlite_only: bool,
 }
 
 const PG: Shop = Shop {
@@ -36,7 +34,6 @@ const PG: Shop = Shop {
     clickhouse: &[],
     time_precision: "connect",
     cut_to_ms: &[],
-    sqlite_only: false,
 };
 const INSTANT: &str = "DateTime64(6, 'UTC')";
 const ORDERS: &[(&str, &str)] = &[
@@ -68,10 +65,28 @@ pub const SHOPS: &[Shop] = &[
         topic: "shop.public.order_items",
         table: "public.order_items",
         key: &["order_item_id"],
-        sqlite_only: true,
+        clickhouse: &[
+            ("order_item_id", "Int32"),
+            ("order_id", "Int32"),
+            ("sku", "String"),
+            ("quantity", "Int32"),
+            ("unit_price", "Decimal(12, 2)"),
+            ("updated_at", INSTANT),
+        ],
         ..PG
     },
-    Shop { topic: "shop.public.documents", table: "public.documents", key: &["id"], sqlite_only: true, ..PG },
+    Shop {
+        topic: "shop.public.documents",
+        table: "public.documents",
+        key: &["id"],
+        clickhouse: &[
+            ("id", "Int32"),
+            ("title", "Nullable(String)"),
+            ("body", "Nullable(String)"),
+            ("n", "Nullable(Int32)"),
+        ],
+        ..PG
+    },
     Shop {
         folder: "pg-race",
         topic: "race.public.t",
@@ -133,7 +148,15 @@ pub const SHOPS: &[Shop] = &[
         topic: "mshop.mshop.order_items",
         table: "mshop.order_items",
         key: &["order_item_id"],
-        sqlite_only: true,
+        clickhouse: &[
+            ("order_item_id", "Int32"),
+            ("order_id", "Int32"),
+            ("sku", "String"),
+            ("quantity", "Int32"),
+            ("unit_price", "Decimal(12, 2)"),
+            ("updated_at", "DateTime64(3, 'UTC')"),
+        ],
+        cut_to_ms: &["updated_at"],
         ..PG
     },
     Shop {

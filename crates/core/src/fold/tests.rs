@@ -212,6 +212,19 @@ fn an_unsent_value_is_not_filled_across_a_truncate_in_either_order() {
     assert!(survivors(&batch)[0].contains(r#"body="new""#));
 }
 
+/// A full snapshot lifted the rows, and not the truncate, which came on another partition.
+#[test]
+fn an_unsent_value_is_not_filled_across_a_truncate_that_no_floor_lifted() {
+    let lifted = |op, lsn: u64, body: &str| {
+        postgres(op, (Some(100), lsn), Some(lsn)).row(&format!(r#"{{"id":1,"body":{body}}}"#))
+    };
+    let truncate = postgres("t", (Some(40), 50), Some(50)).key(None).row("null");
+    let batch = fold([lifted("c", 45, r#""old""#), truncate.clone(), lifted("u", 60, UNSENT)]).unwrap();
+    assert!(survivors(&batch)[0].contains(UNSENT), "{:?}", survivors(&batch));
+    let batch = fold([lifted("c", 55, r#""new""#), truncate, lifted("u", 60, UNSENT)]).unwrap();
+    assert!(survivors(&batch)[0].contains(r#"body="new""#), "{:?}", survivors(&batch));
+}
+
 /// A change as a lane with a Connect schema makes it.
 fn with_schema(at: u64, schema: Option<&Arc<RowSchema>>) -> Event {
     let Event::Change(mut change) = event(streamed("c", at).id(at).record()) else { unreachable!() };

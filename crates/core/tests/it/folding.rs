@@ -36,7 +36,8 @@ fn cut_anywhere(records: &[&Record], cuts: &mut Seeded) -> Result<(), TestCaseEr
 }
 
 /// A stream that no source would write: any operation at any position in any order. What a change
-/// says is a function of its key and position, so that only changes sent again are alike.
+/// says is a function of its key and position, so that only changes sent again are alike. Record
+/// positions rise with commits: a truncate between the changes of one row waits for all of them.
 fn anything() -> impl Strategy<Value = Vec<Record>> {
     let change = (prop::sample::select(vec!["c", "u", "d", "r", "t"]), 0..4u64, 1..20u64, 0..3u64, any::<bool>());
     prop::collection::vec(change, 0..60).prop_map(|changes| {
@@ -44,9 +45,10 @@ fn anything() -> impl Strategy<Value = Vec<Record>> {
             // One operation to a position.
             let op = if op == "t" || op == "r" { op } else { ["c", "u", "d"][usize::try_from(at % 3).unwrap()] };
             let table = if postgresql { "p" } else { "m" };
+            let lsn = at * 10 + row;
             let sample = match (postgresql, op) {
-                (true, "r") => postgres(op, (Some(at), row), None),
-                (true, _) => postgres(op, (Some(at), row), Some(row)),
+                (true, "r") => postgres(op, (Some(at), lsn), None),
+                (true, _) => postgres(op, (Some(at), lsn), Some(lsn)),
                 (false, _) => mariadb(op, 1, at, row),
             };
             let sample = match op {

@@ -11,4 +11,5 @@ mod robustness;
 mod settling;
 mod simulated;
 mod support;
+mod truncates;
 mod versions;

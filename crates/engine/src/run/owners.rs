@@ -1,5 +1,5 @@
-//! One target table, one origin: positions of two servers do not compare, and neither do offsets of
-//! two topics. Two origins in one table are refused before the first row of the second is written.
+//! One target table, one owner, and one topic: offsets of two topics do not compare. A second one
+//! is refused before the first of its rows is written.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,25 +8,26 @@ use settle_core::change::{Event, Lineage, TableName};
 use settle_core::record::Record;
 
 use crate::config::Target;
+use crate::owner::Owner;
 use crate::source::{SourceError, SourceFailure};
 
-struct Origin {
-    table: Arc<TableName>,
+/// What was written first to a target table.
+struct First {
+    owner: Owner,
     topic: Arc<str>,
-    lineage: Arc<Lineage>,
 }
 
 /// Who writes to which target table.
 pub(super) struct Owners {
     target: Target,
-    origins: HashMap<String, Origin>,
+    first: HashMap<String, First>,
     /// The origin seen last: nearly every record has the one of the record before.
     last: Option<(Arc<TableName>, Arc<str>, Arc<Lineage>)>,
 }
 
 impl Owners {
     pub(super) fn new(target: Target) -> Self {
-        Self { target, origins: HashMap::new(), last: None }
+        Self { target, first: HashMap::new(), last: None }
     }
 
     /// Checks the event's origin against the one that its target table has.
@@ -45,30 +46,19 @@ impl Owners {
             return Ok(());
         }
         let name = self.target.table_name(table);
-        let known = self.origins.entry(name.clone()).or_insert_with(|| Origin {
-            table: table.clone(),
-            topic: topic.clone(),
-            lineage: lineage.clone(),
-        });
-        let conflict = if known.table != *table {
-            format!(
-                "source tables {} and {table} would both be written to table {name}; give one of them another \
-                 name, as [tables.\"{table}\"] name = \"…\"",
-                known.table
-            )
-        } else if known.topic != *topic {
-            format!(
-                "topics {} and {topic} both carry table {table}; offsets of two topics do not compare, so read \
-                 one of them, or write them to two tables from two pipelines",
-                known.topic
-            )
-        } else if known.lineage != *lineage {
-            format!(
-                "table {name} would hold rows of {} and of {lineage} (source.name/source.db); positions of two \
-                 servers do not compare, so write them to two tables from two pipelines",
-                known.lineage
-            )
-        } else {
+        let owner = Owner { table: table.clone(), lineage: lineage.clone() };
+        let known =
+            self.first.entry(name.clone()).or_insert_with(|| First { owner: owner.clone(), topic: topic.clone() });
+        let of_topics = || {
+            (known.topic != *topic).then(|| {
+                format!(
+                    "topics {} and {topic} both carry table {table}; offsets of two topics do not compare, so read one of \
+                     them, or write them to two tables from two pipelines",
+                    known.topic
+                )
+            })
+        };
+        let Some(conflict) = known.owner.conflict(&owner, &name).or_else(of_topics) else {
             self.last = Some((table.clone(), topic.clone(), lineage.clone()));
             return Ok(());
         };

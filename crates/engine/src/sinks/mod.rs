@@ -3,3 +3,4 @@
 pub mod clickhouse;
 pub mod plan;
 pub mod sqlite;
+mod unsent;

@@ -17,4 +17,6 @@ mod records;
 mod refusals;
 mod stage;
 mod tables;
+mod truncates;
 mod types;
+mod unsent;

@@ -6,7 +6,7 @@ use settle_core::batch::Batch;
 use settle_core::fold::{Fold, Limits};
 use settle_core::lane::{Lane, LoneTombstones};
 use settle_core::position::Partition;
-use settle_core::record::Record;
+use settle_core::record::{Header, Record};
 
 /// One change of a row of a PostgreSQL table.
 #[derive(Clone, Debug)]
@@ -20,6 +20,16 @@ pub struct Event {
     database: &'static str,
     schema: Option<String>,
     full_snapshot: bool,
+    last_commit: Option<u64>,
+    headers: Vec<(&'static str, String)>,
+}
+
+/// The marker of a value that was not sent.
+pub const UNSENT: &str = "__debezium_unavailable_value";
+
+/// A truncate at this position.
+pub fn truncate(lsn: u64) -> Event {
+    event("t", lsn, "", "")
 }
 
 /// An event at this position.
@@ -34,6 +44,8 @@ pub fn event(op: &'static str, lsn: u64, key: &str, after: &str) -> Event {
         database: "shop",
         schema: None,
         full_snapshot: false,
+        last_commit: None,
+        headers: Vec::new(),
     }
 }
 
@@ -64,6 +76,24 @@ impl Event {
         self
     }
 
+    /// On this partition; on 0 unless told otherwise.
+    pub fn on(mut self, partition: i32) -> Self {
+        self.partition = partition;
+        self
+    }
+
+    /// The connector saw this commit before it, and not its own position's.
+    pub fn after_commit(mut self, lsn: u64) -> Self {
+        self.last_commit = Some(lsn);
+        self
+    }
+
+    /// The row had this key before.
+    pub fn moved_from(mut self, key: &str) -> Self {
+        self.headers.push(("__debezium.oldkey", key.to_owned()));
+        self
+    }
+
     /// A row of a full snapshot, which raises a floor.
     pub fn of_full_snapshot(mut self) -> Self {
         self.full_snapshot = true;
@@ -73,8 +103,12 @@ impl Event {
     fn payload(&self) -> String {
         let Self { op, after, lsn, table, database, .. } = self;
         let after = if after.is_empty() { "null" } else { after };
-        let sequence =
-            if self.full_snapshot { format!("[null,\\\"{lsn}\\\"]") } else { format!("[\\\"{lsn}\\\",\\\"{lsn}\\\"]") };
+        let sequence = if self.full_snapshot {
+            "null".to_owned()
+        } else {
+            format!("\\\"{}\\\"", self.last_commit.unwrap_or(*lsn))
+        };
+        let sequence = format!("[{sequence},\\\"{lsn}\\\"]");
         let envelope = format!(
             r#"{{"op":"{op}","before":null,"after":{after},"source":{{"connector":"postgresql","name":"srv","db":"{database}","schema":"public","table":"{table}","ts_ms":1700000000123,"lsn":{lsn},"sequence":"{sequence}"}}}}"#
         );
@@ -105,9 +139,13 @@ impl Log {
                 partition: partition.clone(),
                 offset: lane.next(),
                 timestamp_ms: None,
-                key: Some(event.key.clone().into_bytes().into()),
+                key: (event.op != "t").then(|| event.key.clone().into_bytes().into()),
                 payload: Some(event.payload().into_bytes().into()),
-                headers: Vec::new(),
+                headers: event
+                    .headers
+                    .iter()
+                    .map(|(name, json)| Header { name: (*name).into(), value: Some(json.clone().into_bytes().into()) })
+                    .collect(),
             };
             let offset = record.offset;
             let fed = lane.feed(record).expect("a record that is understood");

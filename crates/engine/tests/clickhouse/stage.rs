@@ -85,9 +85,9 @@ pub async fn apply(sink: &mut ClickHouse, batch: &Batch) -> Result<Outcome, Sink
     Ok(proof.outcome)
 }
 
-/// Two partitions of one topic.
+/// Three partitions of one topic.
 pub fn parts() -> Vec<PlacedPartition> {
-    (0..2).map(|number| PlacedPartition { topic_id: topic_id(), partition: partition(number) }).collect()
+    (0..3).map(|number| PlacedPartition { topic_id: topic_id(), partition: partition(number) }).collect()
 }
 
 pub fn topic_id() -> TopicId {

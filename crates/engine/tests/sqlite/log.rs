@@ -63,8 +63,13 @@ impl Log {
 
     /// Adds a truncate.
     pub fn truncate(&mut self, partition: i32, lsn: u64) {
-        let payload =
-            json!({"before": null, "after": null, "op": "t", "source": self.source(&[Some(lsn), Some(lsn)], lsn)});
+        self.truncate_after(partition, lsn, lsn);
+    }
+
+    /// Adds a truncate whose connector has seen this commit before it.
+    pub fn truncate_after(&mut self, partition: i32, last_commit: u64, lsn: u64) {
+        let sequence = [Some(last_commit), Some(lsn)];
+        let payload = json!({"before": null, "after": null, "op": "t", "source": self.source(&sequence, lsn)});
         self.push(partition, None, payload.to_string(), &[]);
     }
 

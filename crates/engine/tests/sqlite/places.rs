@@ -94,8 +94,9 @@ fn a_table_that_another_source_fills_is_refused() {
     assert_eq!(error.kind, FailureKind::Contract);
     assert_eq!(
         error.to_string(),
-        "write public.t of other/shop to \"t\": the table is filled from public.t of s/shop, and positions of two \
-         sources do not compare; give this one another table: [tables.\"public.t\"] name = …"
+        "write public.t of other/shop: public.t of other/shop would be written to table t, which is filled from \
+         public.t of s/shop: positions of two servers do not compare; give it another name, in a pipeline of its own: \
+         [tables.\"public.t\"] name = \"…\""
     );
     // Another table, whose target has the same name but for the case of its letters.
     let other = Log::from("u", &[("c", 10, json!({"id": 1, "v": "a"}))]);
@@ -120,7 +121,10 @@ fn two_servers_in_one_batch_are_told_apart() {
     let mut sink = database.sink(target(), &log.records);
     let error = apply(&mut sink, &batch(&log.records)).unwrap_err();
     assert_eq!(error.kind, FailureKind::Contract);
-    assert!(error.context.starts_with("record s.public.t:1:0: it comes from other/shop"), "{error}");
+    assert!(
+        error.context.starts_with("record s.public.t:1:0: public.t of other/shop would be written to table t"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -104,12 +104,17 @@ pub fn state_with_rows(case: &Case, sink: Sink) -> Outcome {
 /// Kills a run while ClickHouse has not answered its write; the next one reaches it directly.
 /// What the proxy holds is the write of a process that is dead: it arrives when it is let through.
 fn killed_in_a_write(stand: &mut Stand) -> Result<Proxy, String> {
+    killed_in(ROWS, stand)
+}
+
+/// Kills a run while ClickHouse has not answered a request that contains `text`.
+fn killed_in(text: &str, stand: &mut Stand) -> Result<Proxy, String> {
     let runtime = stand.runtime.handle().clone();
     let _inside = runtime.enter();
     let (proxy, address) = runtime.block_on(Proxy::before_clickhouse());
     let before = stand.committed("srv.public.t", 0);
     stand.reach_through(Some(&address.url));
-    proxy.plan(Plan::new(Fault::Hang).containing(ROWS));
+    proxy.plan(Plan::new(Fault::Hang).containing(text));
     let run = Running::start(&stand.stage, &["--until-end"]);
     runtime.block_on(proxy.wait_until(|counters| counters.hung >= 1));
     run.kill();
@@ -127,6 +132,36 @@ fn late_write_changes_nothing(stand: &Stand, case: &Case, held: Option<Proxy>, r
     proxy.pass();
     stand.runtime.block_on(proxy.wait_until(|counters| counters.passed > before));
     numbered_rows(stand, case, rows).map_err(|why| format!("after the late write: {why}"))
+}
+
+/// B25: the DELETE of a truncate arrives when the restarted process has long gone on.
+pub fn late_truncate(case: &Case, sink: Sink) -> Outcome {
+    let mut stand = Stand::of(case, sink);
+    let [before, truncate, after] = <[Entry; 3]>::try_from(case.entries()).map_err(|_| "not three records")?;
+    stand.configure();
+    stand.feed([before]);
+    stand.run_to_end()?;
+    stand.feed([truncate]);
+    let held = killed_in("ALTER TABLE", &mut stand)?;
+    if !stand.table("t").is_empty() {
+        return Err(format!("the view shows emptied rows: {:?}", stand.table("t")));
+    }
+    stand.feed([after]);
+    stand.run_to_end()?;
+    let has_row = |when: &str| -> Result<(), String> {
+        let found = stand.rows("SELECT id, v FROM t FINAL");
+        for rows in [stand.table("t"), found] {
+            same_rows(&case.expect["rows"], &rows, &case.table.key, true).map_err(|why| format!("{when}: {why}"))?;
+        }
+        Ok(())
+    };
+    has_row("before the late DELETE")?;
+    let _inside = stand.runtime.enter();
+    let passed = held.counters().passed;
+    held.pass();
+    stand.runtime.block_on(held.wait_until(|counters| counters.passed > passed));
+    has_row("after the late DELETE")?;
+    Ok(Verdict::Pass("the DELETE removes what is below the truncate, whenever it runs"))
 }
 
 /// B90: the first chunk is durable, the second fails, the process dies.

@@ -44,7 +44,7 @@ fn script(id: &str) -> Option<Script> {
         "B20" => Run(rows::delete_markers),
         "B21" => Run(refusals::other_sorting_key),
         "B23" => Run(refusals::other_versions),
-        "B25" => Run(refusals::truncate_in_clickhouse),
+        "B25" => Run(faults::late_truncate),
         "B26" => Run(types::wide_integers),
         "B30" => Run(poison::not_finite),
         "B33" => Run(types::before_1970),

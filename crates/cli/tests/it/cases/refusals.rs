@@ -81,19 +81,6 @@ pub fn other_versions(case: &Case, sink: Sink) -> Outcome {
     Ok(verdict)
 }
 
-/// B25: a truncate in ClickHouse.
-pub fn truncate_in_clickhouse(case: &Case, sink: Sink) -> Outcome {
-    let mut stand = Stand::of(case, sink);
-    stand.configure();
-    stand.feed(case.entries());
-    let ran = stand.run(&["--until-end"]);
-    if ran.code == 0 {
-        return Err("a truncate passed: give this case its script".to_owned());
-    }
-    refused(&ran, &["record srv.public.t:0:1", "truncate"])?;
-    Ok(Verdict::Part(2, "truncates in ClickHouse; refused by name until then".into()))
-}
-
 /// B88: a table without a key.
 pub fn append(case: &Case, sink: Sink) -> Outcome {
     let mut stand = Stand::of(case, sink);

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use settle_core::batch::{Batch, Row};
 use settle_core::position::Partition;
 use settle_core::sink::{Durable, Outcome};
+use settle_core::truncate::{Cut, Cuts};
 use settle_core::version::{Floor, Version};
 
 /// The columns of a row, as JSON text.
@@ -18,7 +19,7 @@ pub const HOLE: &str = "hole";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Destination {
     rows: BTreeMap<(String, String), Stored>,
-    emptied: BTreeMap<String, Version>,
+    emptied: BTreeMap<String, Cuts>,
     floors: Vec<(Partition, Floor)>,
 }
 
@@ -40,7 +41,7 @@ impl Destination {
             }
         }
         for truncate in batch.truncates() {
-            self.empty(&truncate.table.to_string(), truncate.version);
+            self.empty(&truncate.table.to_string(), truncate.cut());
         }
         for table in batch.tables() {
             let name = table.table.to_string();
@@ -55,18 +56,17 @@ impl Destination {
         Durable::mint(batch, outcome)
     }
 
-    fn empty(&mut self, table: &str, below: Version) {
-        let floor = self.emptied.entry(table.to_owned()).or_default();
-        *floor = below.max(*floor);
-        self.rows.retain(|(name, _), stored| name != table || stored.version >= below);
+    fn empty(&mut self, table: &str, cut: Cut) {
+        self.emptied.entry(table.to_owned()).or_default().add(cut);
+        self.rows.retain(|(name, _), stored| name != table || !cut.empties(stored.version));
     }
 
     /// True if the row became current.
     fn write(&mut self, table: &str, row: &Row<'_>) -> bool {
         let id = (table.to_owned(), canonical(&row.key().to_string()));
         let stored = self.rows.get(&id);
-        let floor = self.emptied.get(table).copied().unwrap_or_default();
-        if row.version() < floor || stored.is_some_and(|stored| stored.version >= row.version()) {
+        let emptied = self.emptied.get(table).is_some_and(|cuts| cuts.empties(row.version()));
+        if emptied || stored.is_some_and(|stored| stored.version >= row.version()) {
             return false;
         }
         let kept = |name: &str| {

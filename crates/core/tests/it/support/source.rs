@@ -68,10 +68,10 @@ pub fn acts() -> impl Strategy<Value = Vec<Act>> {
         3 => (session.clone(), id.clone(), id.clone()).prop_map(|(session, id, to)| Act::Move { session, id, to }),
         8 => session.clone().prop_map(|session| Act::Commit { session }),
         1 => session.prop_map(|session| Act::Rollback { session }),
-        1 => Just(Act::Truncate),
+        4 => Just(Act::Truncate),
         1 => (id, any::<bool>()).prop_map(|(from, blocking)| Act::ReadAgain { from, blocking }),
         2 => (0..4usize).prop_map(|back| Act::Crash { back }),
-        1 => (0..3usize).prop_map(|back| Act::Restart { back }),
+        3 => (0..3usize).prop_map(|back| Act::Restart { back }),
         1 => Just(Act::Rotate),
     ];
     prop::collection::vec(act, 1..80)
@@ -125,8 +125,6 @@ pub struct Source {
     log: Vec<Committed>,
     /// The connector does not go back behind this transaction: it has a full snapshot since.
     snapshot_at: usize,
-    /// Where that snapshot was taken.
-    snapshot_lsn: u64,
     /// The commit that was streamed last; none since the connector lost its offsets.
     last_commit: Option<u64>,
     partitions: Vec<Vec<Record>>,
@@ -143,7 +141,6 @@ impl Source {
             sessions: Default::default(),
             log: Vec::new(),
             snapshot_at: 0,
-            snapshot_lsn: 0,
             last_commit: None,
             partitions: vec![Vec::new(); usize::try_from(PARTITIONS).unwrap()],
         };
@@ -253,11 +250,6 @@ impl Source {
         if self.sessions.iter().any(|session| !session.changes.is_empty()) {
             return;
         }
-        // Not covered by the version scheme, whose floors are known per partition: a truncate right
-        // behind a full snapshot and older commits, on a partition where the snapshot had no row.
-        if self.last_commit.is_some_and(|commit| commit < self.snapshot_lsn) {
-            return;
-        }
         self.rows.clear();
         let (lsn, commit_lsn, binlog) = (self.tick(), self.tick(), self.binlog);
         self.binlog.1 += 100;
@@ -333,7 +325,7 @@ impl Source {
 
     fn restart(&mut self, back: usize) {
         let now = self.tick();
-        (self.last_commit, self.snapshot_lsn) = (None, now);
+        self.last_commit = None;
         for (id, row) in self.rows.clone() {
             let sample = match self.kind {
                 Kind::Postgres => postgres("r", (None, now), Some(now)),
@@ -343,11 +335,7 @@ impl Source {
         }
         // MariaDB goes on at the snapshot's position; a PostgreSQL slot may be behind it.
         let back = if self.kind == Kind::MariaDb { 0 } else { back };
-        // Nor is a truncate from before the snapshot: it is lifted on its partition, the rows behind
-        // it on theirs, or not.
-        let is_truncate = |committed: &Committed| matches!(committed, Committed::Truncate { .. });
-        let truncated = self.log.iter().rposition(is_truncate).map_or(0, |at| at + 1);
-        let from = self.log.len().saturating_sub(back).max(truncated);
+        let from = self.log.len().saturating_sub(back);
         self.snapshot_at = from;
         (from..self.log.len()).for_each(|at| self.stream(at));
     }

@@ -1,9 +1,13 @@
 //! One table's rows of a batch into its target: placed, encoded, sent.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use settle_core::batch::TableRows;
+use settle_core::key::Key;
 use settle_core::schema::{Origin, RowSchema};
 use settle_core::sink::{FailureKind, SinkError};
+use settle_core::truncate::Cuts;
 use settle_core::value::{Kind, Value, ValueError};
 
 use super::buffer::Misfit;
@@ -15,21 +19,38 @@ use super::encode::{ColumnWriter, WriteError, arrow_stream};
 use super::failure::is_too_many_partitions;
 use super::names::{identifier, identifiers};
 use super::naming::Naming;
+use super::row_binary::put;
 use super::rows::{Block, Read, Rows, Slot};
 use super::server::Server;
+use super::stored::{self, Values};
 use crate::config::{Evolution, Target};
 
-/// Writes the rows of one table. Returns how many were written.
+/// Rows that are looked up at once, at most.
+const MAX_LOOKED_UP: usize = 500;
+
+/// What became of the rows of one table.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Written {
+    pub(crate) written: u64,
+    /// The table has them as new, or newer.
+    pub(crate) stale: u64,
+    /// A truncate empties them.
+    pub(crate) emptied: u64,
+}
+
+/// Writes the rows of one table, but for those that its truncates empty.
 pub(crate) async fn table(
     server: &Server,
     target: &Target,
     known: &mut Known,
     table: &TableRows<'_>,
-) -> Result<u64, SinkError> {
+    cuts: Cuts,
+) -> Result<Written, SinkError> {
     let naming = Naming::new(table.table, target);
     let mut rows = Rows::read(table)?;
-    let missing = rows.place(known, &naming, table)?;
-    rows.refuse_unavailable(known)?;
+    let mut outcome = Written { emptied: rows.drop_emptied(cuts), ..Written::default() };
+    let missing = rows.place(known, &naming, table, target.evolution)?;
+    let lost = if target.evolution == Evolution::Add { rows.lost() } else { HashSet::new() };
     if !missing.is_empty() {
         if target.evolution == Evolution::Add
             && let Some((old, new)) = rows.looks_renamed(known, &naming)
@@ -42,7 +63,7 @@ pub(crate) async fn table(
             );
         }
         known.evolve(server, target, &naming, &missing).await?;
-        let still = rows.place(known, &naming, table)?;
+        let still = rows.place(known, &naming, table, target.evolution)?;
         if let Some((column, _)) = still.first() {
             let context = format!("column {} was added, but the table does not show it", identifier(column));
             return Err(SinkError::new(
@@ -54,11 +75,25 @@ pub(crate) async fn table(
     }
     let conventions = &target.conventions;
     let encoder = Encoder { server, naming, rows: &rows, schema: table.schema().map(|schema| &**schema), conventions };
-    let mut written = 0;
-    for block in rows.blocks() {
-        written += insert(&encoder, known, block).await?;
+    let (whole, unsent) = rows.whole_and_not();
+    let unsent = stored::in_order(&rows, &unsent);
+    let mut left = unsent.as_slice();
+    while !left.is_empty() {
+        let size = known.max_looked_up.unwrap_or(MAX_LOOKED_UP).min(left.len());
+        let Some(found) = stored::look_up(&encoder, known, &left[..size], &lost, cuts).await? else {
+            known.max_looked_up = Some(size.div_ceil(2));
+            continue;
+        };
+        for block in rows.blocks_in_order(&found.rows) {
+            outcome.written += insert(&encoder, known, block, &found.values).await?;
+        }
+        outcome.stale += found.stale;
+        left = &left[size..];
     }
-    Ok(written)
+    for block in rows.blocks(&whole) {
+        outcome.written += insert(&encoder, known, block, &Values::new()).await?;
+    }
+    Ok(outcome)
 }
 
 /// Sends one block, in as many pieces as the server's limit of partitions in a piece asks for.
@@ -66,7 +101,12 @@ pub(crate) async fn table(
 /// The limit is the server's, and only the server can evaluate the partition expression. So the
 /// rows are sorted by the columns that it reads, and a piece that is refused is halved. Nothing of
 /// a refused piece was written. The size that was accepted is where the next block begins.
-async fn insert(encoder: &Encoder<'_, '_>, known: &mut Known, mut block: Block) -> Result<u64, SinkError> {
+async fn insert(
+    encoder: &Encoder<'_, '_>,
+    known: &mut Known,
+    mut block: Block,
+    values: &Values,
+) -> Result<u64, SinkError> {
     let mut left = std::mem::take(&mut block.rows);
     let mut size = left.len();
     if let Some(known_size) = known.max_block_rows {
@@ -77,7 +117,7 @@ async fn insert(encoder: &Encoder<'_, '_>, known: &mut Known, mut block: Block) 
     let mut was_refused = false;
     while start < left.len() {
         let end = left.len().min(start + size);
-        match encoder.send(known, &block.columns, &left[start..end]).await {
+        match encoder.send(known, &block.columns, &left[start..end], values).await {
             Ok(()) => start = end,
             Err(error) if is_too_many_partitions(&error) && end - start > 1 => {
                 if known.max_block_rows.is_none() {
@@ -98,10 +138,11 @@ async fn insert(encoder: &Encoder<'_, '_>, known: &mut Known, mut block: Block) 
     Ok(left.len() as u64)
 }
 
-struct Encoder<'a, 'r> {
-    server: &'a Server,
-    naming: Naming<'a>,
-    rows: &'a Rows<'r>,
+/// Turns rows of one table into what the server reads.
+pub(crate) struct Encoder<'a, 'r> {
+    pub(crate) server: &'a Server,
+    pub(crate) naming: Naming<'a>,
+    pub(crate) rows: &'a Rows<'r>,
     schema: Option<&'a RowSchema>,
     conventions: &'a settle_core::schema::Conventions,
 }
@@ -125,8 +166,8 @@ impl Encoder<'_, '_> {
         });
     }
 
-    async fn send(&self, known: &Known, columns: &[usize], rows: &[usize]) -> Result<(), SinkError> {
-        let (names, body) = self.encode(known, columns, rows)?;
+    async fn send(&self, known: &Known, columns: &[usize], rows: &[usize], values: &Values) -> Result<(), SinkError> {
+        let (names, body) = self.encode(known, columns, rows, values)?;
         let table = &known.table.name;
         let statement =
             format!("INSERT INTO {table} ({}) FORMAT ArrowStream", identifiers(names.iter().map(String::as_str)));
@@ -154,7 +195,13 @@ impl Encoder<'_, '_> {
     }
 
     /// The names of the block's columns, and its bytes.
-    fn encode(&self, known: &Known, columns: &[usize], rows: &[usize]) -> Result<(Vec<String>, Bytes), SinkError> {
+    fn encode(
+        &self,
+        known: &Known,
+        columns: &[usize],
+        rows: &[usize],
+        values: &Values,
+    ) -> Result<(Vec<String>, Bytes), SinkError> {
         let meta = self.naming.meta();
         let key = known.key.iter().map(|(_, index)| *index);
         let added = [&meta.op, &meta.source_ts_ms, &meta.is_deleted, &meta.version];
@@ -162,13 +209,7 @@ impl Encoder<'_, '_> {
         let indexes: Vec<usize> = key.chain(columns.iter().copied()).chain(added).collect();
         let mut writers = Vec::with_capacity(indexes.len());
         for &index in &indexes {
-            let column = &known.table.columns[index];
-            let mut writer = ColumnWriter::new(&column.column_type, self.server.calendar)
-                .map_err(|error| self.unwritable(known, index, &error))?;
-            if self.naming.holds_bytes(&column.name) {
-                writer.read_bytes();
-            }
-            writers.push(writer);
+            writers.push(self.writer(known, index)?);
         }
         let keys = known.key.len();
         // Beside each shape's columns: which writer takes them.
@@ -194,11 +235,15 @@ impl Encoder<'_, '_> {
                     .map_err(|error| self.refusal(known, read, indexes[at], key_origins[at], &error))?;
             }
             if let Some(shape) = read.shape {
-                for ((column, place), origin) in read.columns.iter().zip(&places[shape]).zip(&origins[shape]) {
+                let carried = read.columns.iter().zip(&places[shape]).zip(&origins[shape]).enumerate();
+                for (position, ((column, place), origin)) in carried {
                     let Some(at) = *place else { continue };
-                    writers[at]
-                        .append_json(column.json, *origin)
-                        .map_err(|error| self.refusal(known, read, indexes[at], *origin, &error))?;
+                    let stored = if column.is_unavailable() { values.get(&(row, position)) } else { None };
+                    let appended = match stored {
+                        Some(cell) => writers[at].append_cell(cell),
+                        None => writers[at].append_json(column.json, *origin),
+                    };
+                    appended.map_err(|error| self.refusal(known, read, indexes[at], *origin, &error))?;
                 }
             }
             self.append_added(known, read, &indexes, &mut writers)?;
@@ -213,6 +258,32 @@ impl Encoder<'_, '_> {
             .caused_by(error)
         })?;
         Ok((names, body))
+    }
+
+    fn writer(&self, known: &Known, index: usize) -> Result<ColumnWriter, SinkError> {
+        let column = &known.table.columns[index];
+        let mut writer = ColumnWriter::new(&column.column_type, self.server.calendar)
+            .map_err(|error| self.unwritable(known, index, &error))?;
+        if self.naming.holds_bytes(&column.name) {
+            writer.read_bytes();
+        }
+        Ok(writer)
+    }
+
+    /// A key as the server has it; none where it is not a key of this table.
+    pub(crate) fn key_bytes(&self, known: &Known, key: &Key, read: &Read<'_>) -> Result<Option<Vec<u8>>, SinkError> {
+        let mut bytes = Vec::new();
+        for (name, index) in &known.key {
+            let Some(json) = key.get(name) else { return Ok(None) };
+            let mut writer = self.writer(known, *index)?;
+            let origin = self.origin(name, 0);
+            let value = writer.value(json, origin).and_then(|value| Ok(writer.append(&value).map(|()| value)?));
+            let put = value.and_then(|value| {
+                put(&known.table.columns[*index].column_type.base, &value, &mut bytes).ok_or(Misfit::Kind.into())
+            });
+            put.map_err(|error| self.refusal(known, read, *index, origin, &error))?;
+        }
+        Ok(Some(bytes))
     }
 
     /// `_op`, `_source_ts_ms`, `_is_deleted`, `_version`: the last four writers.

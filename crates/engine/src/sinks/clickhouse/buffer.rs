@@ -17,7 +17,7 @@ use arrow_buffer::i256;
 use arrow_schema::ArrowError;
 use settle_core::value::Value;
 
-use super::column_type::Base;
+use super::column_type::{Base, Labels};
 
 /// Why a decoded value is not written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -98,7 +98,7 @@ pub(crate) enum Buffer {
     },
     Enum {
         builder: StringBuilder,
-        labels: Vec<String>,
+        labels: Labels,
     },
     Ipv4(StringBuilder),
     Ipv6(StringBuilder),
@@ -224,7 +224,7 @@ impl Buffer {
             (Self::FixedString { builder, length }, Value::Text(text)) => fixed(builder, text.as_bytes(), *length)?,
             (Self::FixedString { builder, length }, Value::Bytes(bytes)) => fixed(builder, bytes, *length)?,
             (Self::Enum { builder, labels }, Value::Text(text)) => {
-                if !labels.iter().any(|label| label == text) {
+                if labels.number(text).is_none() {
                     return Err(Misfit::Label);
                 }
                 builder.append_value(text);
@@ -328,6 +328,7 @@ fn address<'a, T: std::str::FromStr + ToString>(text: &'a str, name: &'static st
 
 #[cfg(test)]
 mod tests {
+    use super::super::column_type::ColumnType;
     use super::*;
 
     #[test]
@@ -358,7 +359,7 @@ mod tests {
         let text = |text: &'static str| Value::Text(text.into());
         assert_eq!(buffer.append(&text("abcd"), Calendar::NARROW), Ok(()));
         assert_eq!(buffer.append(&text("abc"), Calendar::NARROW), Err(Misfit::Length { found: 3, wanted: 4 }));
-        let mut buffer = Buffer::new(&Base::Enum(vec!["a".into()])).unwrap().unwrap();
+        let mut buffer = Buffer::new(&ColumnType::parse("Enum8('a' = 1)").base).unwrap().unwrap();
         assert_eq!(buffer.append(&text("a"), Calendar::NARROW), Ok(()));
         assert_eq!(buffer.append(&text("1"), Calendar::NARROW), Err(Misfit::Label));
         let mut buffer = Buffer::new(&Base::Ipv4).unwrap().unwrap();

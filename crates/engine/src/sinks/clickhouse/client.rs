@@ -71,6 +71,13 @@ impl Client {
         })
     }
 
+    /// Runs a query that ends with its FORMAT and reads the bytes of its answer; none where they are
+    /// more than `limit`.
+    pub(crate) async fn fetch(&self, operation: &str, sql: &str, limit: usize) -> Result<Option<Bytes>, SinkError> {
+        let parameters = [("wait_end_of_query", "1")];
+        self.send_for(operation, Doing::Statement, &parameters, sql.to_owned().into(), limit).await
+    }
+
     /// Runs a statement that returns nothing. `ON CLUSTER` returns a list of hosts, which is not read.
     pub(crate) async fn run(&self, operation: &str, sql: &str) -> Result<(), SinkError> {
         let answer =
@@ -103,27 +110,42 @@ impl Client {
         parameters: &[(&str, &str)],
         body: Bytes,
     ) -> Result<String, SinkError> {
+        let answer = self.send_for(operation, doing, parameters, body, MAX_ANSWER_BYTES).await?;
+        let answer = answer.ok_or_else(|| unexpected(operation, "an answer without an end").effect_unknown())?;
+        Ok(String::from_utf8_lossy(&answer).into_owned())
+    }
+
+    async fn send_for(
+        &self,
+        operation: &str,
+        doing: Doing,
+        parameters: &[(&str, &str)],
+        body: Bytes,
+        limit: usize,
+    ) -> Result<Option<Bytes>, SinkError> {
         let mut url = self.url.clone();
         url.query_pairs_mut().extend_pairs(parameters);
         let request = self.http.post(url).headers(self.headers.clone()).body(body);
         let response = request.send().await.map_err(|e| self.no_answer(operation, e))?;
         let (status, code) = (response.status(), exception_code(response.headers()));
-        let answer = self.read(operation, response).await?;
+        let answer = self.read(operation, response, limit).await?;
         if status.is_success() && code.is_none() {
             return Ok(answer);
         }
+        let answer = answer.as_deref().map(String::from_utf8_lossy).unwrap_or_default().into_owned();
         Err(refusal(operation, doing, status, code, answer, &self.url))
     }
 
-    async fn read(&self, operation: &str, mut response: Response) -> Result<String, SinkError> {
+    /// The whole answer; none where it is longer than `limit`.
+    async fn read(&self, operation: &str, mut response: Response, limit: usize) -> Result<Option<Bytes>, SinkError> {
         let mut answer = BytesMut::new();
         while let Some(chunk) = response.chunk().await.map_err(|e| self.no_answer(operation, e))? {
             answer.extend_from_slice(&chunk);
-            if answer.len() > MAX_ANSWER_BYTES {
-                return Err(unexpected(operation, "an answer without an end").effect_unknown());
+            if answer.len() > limit {
+                return Ok(None);
             }
         }
-        Ok(String::from_utf8_lossy(&answer).into_owned())
+        Ok(Some(answer.freeze()))
     }
 
     /// The request failed before a whole answer was here.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use settle_core::value::Kind;
 
+use super::names::literal;
 use super::scan;
 
 /// What a column holds, apart from NULL.
@@ -34,13 +35,41 @@ pub(crate) enum Base {
     },
     Uuid,
     /// `Enum8` or `Enum16`: sent as text, checked against the labels.
-    Enum(Vec<String>),
+    Enum(Labels),
     Ipv4,
     Ipv6,
     Array(Box<ColumnType>),
     Map(Box<ColumnType>, Box<ColumnType>),
     /// A type for which values cannot be written exactly, or at all.
     Unsupported,
+}
+
+/// The labels of an enum with their numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Labels {
+    labels: Vec<(String, i16)>,
+    /// True for 16 bits.
+    pub(crate) wide: bool,
+}
+
+impl Labels {
+    /// The label of a number.
+    pub(crate) fn label(&self, number: i16) -> Option<&str> {
+        self.labels.iter().find(|(_, known)| *known == number).map(|(label, _)| label.as_str())
+    }
+
+    /// The number of a label.
+    pub(crate) fn number(&self, label: &str) -> Option<i16> {
+        self.labels.iter().find(|(known, _)| known == label).map(|(_, number)| *number)
+    }
+}
+
+impl fmt::Display for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let labels: Vec<String> =
+            self.labels.iter().map(|(label, number)| format!("{} = {number}", literal(label))).collect();
+        write!(f, "Enum{}({})", if self.wide { 16 } else { 8 }, labels.join(", "))
+    }
 }
 
 /// A column's type.
@@ -137,8 +166,12 @@ fn parse(text: &str) -> (Base, bool) {
             _ => Base::Unsupported,
         },
         ("Enum8" | "Enum16", labels) => {
-            let label = |part: &&str| part.rsplit_once('=').and_then(|(label, _)| scan::string_literal(label));
-            labels.iter().map(label).collect::<Option<Vec<_>>>().map_or(Base::Unsupported, Base::Enum)
+            let label = |part: &&str| {
+                let (label, number) = part.rsplit_once('=')?;
+                Some((scan::string_literal(label)?, number.trim().parse().ok()?))
+            };
+            let labels = labels.iter().map(label).collect::<Option<Vec<_>>>();
+            labels.map_or(Base::Unsupported, |labels| Base::Enum(Labels { labels, wide: name == "Enum16" }))
         }
         ("Array", [item]) => Base::Array(Box::new(ColumnType::parse(item))),
         ("Map", [key, value]) => Base::Map(Box::new(ColumnType::parse(key)), Box::new(ColumnType::parse(value))),
@@ -187,7 +220,11 @@ mod tests {
             ("Decimal(76, 10)", Base::Decimal { precision: 76, scale: 10 }, false),
             ("DateTime('Europe/Berlin')", Base::DateTime, false),
             ("DateTime64(6, 'UTC')", Base::DateTime64 { digits: 6 }, false),
-            ("Enum8('a' = 1, 'b, = \\'c' = -2)", Base::Enum(vec!["a".into(), "b, = 'c".into()]), false),
+            (
+                "Enum8('a' = 1, 'b, = \\'c' = -2)",
+                Base::Enum(Labels { labels: vec![("a".into(), 1), ("b, = 'c".into(), -2)], wide: false }),
+                false,
+            ),
             ("Array(Nullable(Int32))", Base::Array(Box::new(ColumnType::parse("Nullable(Int32)"))), false),
             ("SimpleAggregateFunction(anyLast, Nullable(Int64))", Base::Int { bits: 64, signed: true }, true),
             ("JSON", Base::Unsupported, false),

@@ -5,7 +5,7 @@ use crate::config::MetaNames;
 
 /// Said in the comment of every view that Settle makes: only such a view is ever replaced. The
 /// number rises when the text of the view changes.
-pub(crate) const VIEW_MARK: &str = "settle view 1: current rows";
+pub(crate) const VIEW_MARK: &str = "settle view 2: current rows";
 /// Behind the table's name, its view's.
 pub(crate) const VIEW_SUFFIX: &str = "_current";
 
@@ -55,14 +55,17 @@ pub fn create_table_ddl(table: &CreateTable<'_>) -> String {
     table.sql()
 }
 
-/// The view of the current rows: the user's columns of what is not deleted.
+/// The view of the current rows: the user's columns of what is not deleted, and not emptied by a
+/// truncate that is recorded beside the table.
 pub(crate) fn create_view(table: &QualifiedName, columns: &[&str], meta: &MetaNames, cluster: Option<&str>) -> String {
+    let places = QualifiedName::new(&table.database, super::meta::TABLE);
     format!(
-        "CREATE OR REPLACE VIEW {}{} AS SELECT {} FROM {table} FINAL WHERE {} = 0 COMMENT {}",
+        "CREATE OR REPLACE VIEW {}{} AS SELECT {} FROM {table} FINAL WHERE {} = 0 AND {} COMMENT {}",
         table.beside(VIEW_SUFFIX),
         on_cluster(cluster),
         identifiers(columns.iter().copied()),
         identifier(&meta.is_deleted),
+        super::truncates::kept(&places, &table.table, &meta.version),
         literal(VIEW_MARK),
     )
 }
@@ -107,10 +110,19 @@ mod tests {
              `_version` UInt128\n)\nENGINE = ReplacingMergeTree(`_version`, `_is_deleted`)\nORDER BY (`id`)"
         );
         let name = QualifiedName::new("shop", "orders");
+        let zero = "toUInt128(0)";
+        let mask = format!("toUInt128('{}')", (0x7fu128 << 120) | ((1 << 62) - 1));
         assert_eq!(
             create_view(&name, &["id", "we`ird"], &MetaNames::default(), Some("c1")),
-            "CREATE OR REPLACE VIEW `shop`.`orders_current` ON CLUSTER `c1` AS SELECT `id`, `we\\`ird` FROM \
-             `shop`.`orders` FINAL WHERE `_is_deleted` = 0 COMMENT 'settle view 1: current rows'"
+            format!(
+                "CREATE OR REPLACE VIEW `shop`.`orders_current` ON CLUSTER `c1` AS SELECT `id`, `we\\`ird` FROM \
+                 `shop`.`orders` FINAL WHERE `_is_deleted` = 0 \
+                 AND bitAnd(`_version`, {mask}) >= (SELECT coalesce(max(bitAnd(`value`, {mask})), {zero}) FROM \
+                 `shop`.`settle_meta` WHERE `kind` = 'truncate-record' AND `subject` = 'orders') \
+                 AND `_version` >= (SELECT coalesce(max(`value`), {zero}) FROM \
+                 `shop`.`settle_meta` WHERE `kind` = 'truncate-commit' AND `subject` = 'orders') \
+                 COMMENT 'settle view 2: current rows'"
+            )
         );
     }
 }

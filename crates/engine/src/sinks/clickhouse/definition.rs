@@ -7,6 +7,7 @@ use settle_core::sink::{FailureKind, SinkError};
 
 use super::column_type::ColumnType;
 use super::ddl::{CreateTable, create_view};
+use super::meta;
 use super::names::{QualifiedName, identifier};
 use super::naming::Naming;
 use crate::config::Target;
@@ -193,8 +194,8 @@ pub(crate) fn two_into_one(naming: &Naming<'_>, column: &str) -> String {
     )
 }
 
-/// The statements that create a table and the view of its current rows, as `settle ddl` prints
-/// them. `key` is in names of the source.
+/// The statements that create a table, the view of its current rows and `settle_meta`, which the
+/// view reads, as `settle ddl` prints them. `key` is in names of the source.
 pub fn table_ddl(
     table: &TableName,
     key: &[&str],
@@ -217,5 +218,6 @@ pub fn table_ddl(
     };
     let shown: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
     let name = QualifiedName::new(database, naming.table());
-    Ok(vec![create.sql(), create_view(&name, &shown, naming.meta(), cluster)])
+    let places = meta::create_table(database, cluster, cluster.is_some());
+    Ok(vec![places, create.sql(), create_view(&name, &shown, naming.meta(), cluster)])
 }

@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use settle_core::batch::TableRows;
-use settle_core::change::{Lineage, TableName};
+use settle_core::change::TableName;
 use settle_core::schema::RowSchema;
 use settle_core::sink::{FailureKind, SinkError};
 use settle_core::version::Version;
 
 use super::ddl::{self, CreateTable, VIEW_MARK, VIEW_SUFFIX};
 use super::definition::{self, Columns};
+use super::meta::Meta;
 use super::names::identifier;
 use super::naming::Naming;
 use super::server::Server;
@@ -22,6 +23,7 @@ use super::table::{Table, describe};
 use super::validate::{self, refusal};
 use crate::config::{Evolution, Target};
 use crate::finding::Finding;
+use crate::owner::Owner;
 
 /// A target table that may be written.
 pub(crate) struct Known {
@@ -30,19 +32,19 @@ pub(crate) struct Known {
     pub(crate) key: Vec<(String, usize)>,
     /// The last Connect schema that was held against the table.
     schema: Option<Arc<RowSchema>>,
-    lineage: Arc<Lineage>,
+    owner: Owner,
     /// Columns that `evolution = "ignore"` left out; each is said once.
     ignored: HashSet<String>,
     /// Rows that one block may have, learned from a server that refused more partitions.
     pub(crate) max_block_rows: Option<usize>,
+    /// Rows whose stored values may be looked up at once, learned from answers that were too long.
+    pub(crate) max_looked_up: Option<usize>,
 }
 
 /// All target tables of this run.
 #[derive(Default)]
 pub(crate) struct Destination {
     known: HashMap<Arc<TableName>, Known>,
-    /// Target table to its source, so that two sources never share one.
-    taken: HashMap<String, Arc<TableName>>,
 }
 
 #[derive(Deserialize)]
@@ -57,7 +59,7 @@ impl Destination {
         server: &Server,
         target: &Target,
         rows: &TableRows<'_>,
-        max_epoch: u8,
+        meta: &mut Meta,
     ) -> Result<&mut Known, SinkError> {
         let Some(first) = rows.rows().next() else {
             return Err(SinkError::new(FailureKind::Bug, "preparing a table", "no rows"));
@@ -66,9 +68,10 @@ impl Destination {
         let key: Vec<&str> = first.key().names().collect();
         let schema = rows.schema();
         if !self.known.contains_key(rows.table) {
-            self.take(&naming, rows.table)?;
-            let table = open(server, target, &naming, &key, schema.map(|schema| &**schema), max_epoch).await?;
-            let known = Known::new(table, &naming, &key, first.change().lineage.clone())?;
+            let owner = Owner { table: rows.table.clone(), lineage: first.change().lineage.clone() };
+            meta.claim(&server.client, naming.table(), &owner).await?;
+            let table = open(server, target, &naming, &key, schema.map(|schema| &**schema), meta.max_epoch()).await?;
+            let known = Known::new(table, &naming, &key, owner)?;
             self.known.insert(rows.table.clone(), known);
         }
         let Some(known) = self.known.get_mut(rows.table) else {
@@ -85,26 +88,19 @@ impl Destination {
     pub(crate) fn forget(&mut self, table: &Arc<TableName>) {
         self.known.remove(table);
     }
-
-    fn take(&mut self, naming: &Naming<'_>, source: &Arc<TableName>) -> Result<(), SinkError> {
-        let owner = self.taken.entry(naming.table().to_owned()).or_insert_with(|| source.clone());
-        if owner == source {
-            return Ok(());
-        }
-        let context = format!(
-            "{owner} and {source} would both be written to the table {}, where their keys would mix; give one another \
-             table with name in {}",
-            identifier(naming.table()),
-            naming.section()
-        );
-        Err(SinkError::new(FailureKind::Contract, format!("preparing the table for {source}"), context))
-    }
 }
 
 impl Known {
-    fn new(table: Table, naming: &Naming<'_>, key: &[&str], lineage: Arc<Lineage>) -> Result<Self, SinkError> {
-        let mut known =
-            Self { table, key: Vec::new(), schema: None, lineage, ignored: HashSet::new(), max_block_rows: None };
+    fn new(table: Table, naming: &Naming<'_>, key: &[&str], owner: Owner) -> Result<Self, SinkError> {
+        let mut known = Self {
+            table,
+            key: Vec::new(),
+            schema: None,
+            owner,
+            ignored: HashSet::new(),
+            max_block_rows: None,
+            max_looked_up: None,
+        };
         let names: Vec<String> = key.iter().map(|name| (*name).to_owned()).collect();
         known.set_key(&names, naming)?;
         Ok(known)
@@ -138,15 +134,10 @@ impl Known {
                 );
                 return Err(SinkError::new(FailureKind::Contract, operation(), context));
             }
-            if row.change().lineage != self.lineage {
-                let context = format!(
-                    "record {} comes from {}, the rows before from {}: positions of two sources do not compare; write each \
-                     to its own table (name in {}, in two pipelines)",
-                    row.change().place(),
-                    row.change().lineage,
-                    self.lineage,
-                    naming.section()
-                );
+            if row.change().lineage != self.owner.lineage {
+                let other = Owner { table: rows.table.clone(), lineage: row.change().lineage.clone() };
+                let conflict = self.owner.conflict(&other, naming.table()).unwrap_or_default();
+                let context = format!("record {}: {conflict}", row.change().place());
                 return Err(SinkError::new(FailureKind::Contract, operation(), context));
             }
         }

@@ -17,6 +17,7 @@ use settle_core::value::{Kind, Value, ValueError, decode};
 
 use super::buffer::{Buffer, Calendar, Misfit};
 use super::column_type::{Base, ColumnType};
+use super::row_binary::Cell;
 
 /// Why a value is not written to its column. Holds no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -89,11 +90,7 @@ impl ColumnWriter {
         };
         match &mut self.values {
             Values::Scalar(_) => {
-                // Bytes go into a String as they are, not as a text that stands for them.
-                let raw = matches!(self.base, Base::String | Base::FixedString(_))
-                    && matches!(origin, Origin::Connect(SourceType::Bytes));
-                let kind = if raw { Some(&Kind::Bytes) } else { self.kind.as_ref() };
-                let value = decode(json, origin, kind.ok_or(WriteError::Unsupported)?)?;
+                let value = self.value(json, origin)?;
                 self.append(&value)?;
             }
             Values::Array { .. } | Values::Map { .. } if json == "null" => return Err(Misfit::Null.into()),
@@ -117,6 +114,37 @@ impl ColumnWriter {
             }
         }
         Ok(())
+    }
+
+    /// Appends what the table holds.
+    pub(crate) fn append_cell(&mut self, cell: &Cell) -> Result<(), WriteError> {
+        match (&mut self.values, cell) {
+            (Values::Scalar(_), Cell::Scalar(value)) => self.append(value)?,
+            (Values::Array { item, ends }, Cell::Array(items)) => {
+                for element in items {
+                    item.append_cell(element)?;
+                }
+                ends.push(grown(ends, items.len())?);
+            }
+            (Values::Map { key, value, ends }, Cell::Map(entries)) => {
+                for (name, element) in entries {
+                    key.append_cell(name)?;
+                    value.append_cell(element)?;
+                }
+                ends.push(grown(ends, entries.len())?);
+            }
+            _ => return Err(Misfit::Kind.into()),
+        }
+        Ok(())
+    }
+
+    /// The value of a record's JSON text, as a column that is no container takes it.
+    pub(crate) fn value<'j>(&self, json: &'j str, origin: Origin<'_>) -> Result<Value<'j>, WriteError> {
+        // Bytes go into a String as they are, not as a text that stands for them.
+        let raw = matches!(self.base, Base::String | Base::FixedString(_))
+            && matches!(origin, Origin::Connect(SourceType::Bytes));
+        let kind = if raw { Some(&Kind::Bytes) } else { self.kind.as_ref() };
+        Ok(decode(json, origin, kind.ok_or(WriteError::Unsupported)?)?)
     }
 
     /// Appends a decoded value.

@@ -2,28 +2,33 @@
 //!
 //! One table for every kind of place, so that a later kind needs no migration. A row is a fact
 //! that never changes ([`KIND_FLOOR`]: a floor raised at an offset; [`KIND_SCHEME`]: the version
-//! scheme of everything in this database); `revision` is for kinds that do change.
+//! scheme of everything in this database; [`KIND_TABLE`]: what fills a target table); `revision` is
+//! for kinds that do change. The kinds of truncates are in [`super::truncates`].
 //!
-//! Invariant: a floor is recorded before the rows whose versions it gave.
+//! Invariant: a floor, and a truncate, is recorded before the rows that it concerns.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use settle_core::change::Lineage;
 use settle_core::position::{Partition, TopicId};
 use settle_core::sink::{FailureKind, PlacedPartition, SinkError};
 use settle_core::version::{Floor, SCHEME};
+use uuid::Uuid;
 
 use super::client::Client;
 use super::ddl::on_cluster;
-use super::names::QualifiedName;
+use super::names::{QualifiedName, literal};
+use crate::owner::Owner;
 
 /// Its name, in the database of the target tables.
 pub(crate) const TABLE: &str = "settle_meta";
 const KIND_SCHEME: &str = "scheme";
 const KIND_FLOOR: &str = "floor";
 const KIND_EPOCH: &str = "epoch";
+const KIND_TABLE: &str = "table";
 /// The topic id of facts that belong to no topic.
 const NO_TOPIC: &str = "00000000-0000-0000-0000-000000000000";
 
@@ -47,12 +52,49 @@ pub(crate) struct Meta {
     name: QualifiedName,
     topic_ids: HashMap<Partition, TopicId>,
     recorded: HashSet<Place>,
+    /// What fills the target tables that were asked for.
+    owners: HashMap<String, Owner>,
     /// The greatest epoch that any boundary recorded.
     max_epoch: u8,
 }
 
 /// Where a floor was raised.
 type Place = (TopicId, i32, String, i64);
+
+/// A row of a kind that is one for each place and subject.
+#[derive(Clone, Debug)]
+pub(crate) struct Fact {
+    pub(crate) kind: String,
+    pub(crate) topic_id: TopicId,
+    pub(crate) partition: i32,
+    pub(crate) subject: String,
+    pub(crate) offset: i64,
+    pub(crate) value: u128,
+    /// Not a fact any more.
+    pub(crate) done: bool,
+}
+
+impl Fact {
+    fn line(&self) -> String {
+        let (revision, is_deleted) = if self.done { (1, 1) } else { (0, 0) };
+        serde_json::json!({
+            "kind": self.kind, "topic_id": self.topic_id.to_string(), "partition": self.partition,
+            "subject": self.subject, "offset": self.offset, "value": self.value.to_string(),
+            "revision": revision, "is_deleted": is_deleted,
+        })
+        .to_string()
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        let place = |fact: &Self| (fact.topic_id, fact.partition, fact.offset);
+        self.kind == other.kind && self.subject == other.subject && place(self) == place(other)
+    }
+}
+
+#[derive(Deserialize)]
+struct SubjectRow {
+    subject: String,
+}
 
 #[derive(Deserialize)]
 struct FactRow {
@@ -70,6 +112,7 @@ impl Meta {
             name: QualifiedName::new(database, TABLE),
             topic_ids: HashMap::new(),
             recorded: HashSet::new(),
+            owners: HashMap::new(),
             max_epoch: 0,
         }
     }
@@ -161,11 +204,7 @@ impl Meta {
         let mut lines = Vec::new();
         let mut places = Vec::new();
         for (partition, floor) in floors {
-            let operation = format!("recording a floor of {partition}");
-            let topic_id = *self
-                .topic_ids
-                .get(partition)
-                .ok_or_else(|| SinkError::new(FailureKind::Bug, &operation, "the partition was never opened"))?;
+            let topic_id = self.topic_id(partition)?;
             let subject = subject(&floor.lineage);
             let place = (topic_id, partition.number, subject.clone(), floor.offset);
             if self.recorded.contains(&place) {
@@ -188,9 +227,115 @@ impl Meta {
         Ok(())
     }
 
+    /// The id of a partition's topic.
+    pub(crate) fn topic_id(&self, partition: &Partition) -> Result<TopicId, SinkError> {
+        self.topic_ids.get(partition).copied().ok_or_else(|| {
+            let operation = format!("recording a place of {partition}");
+            SinkError::new(FailureKind::Bug, operation, "the partition was never opened")
+        })
+    }
+
+    pub(crate) fn name(&self) -> &QualifiedName {
+        &self.name
+    }
+
+    /// Those of `wanted` that are not recorded.
+    pub(crate) async fn missing(&self, client: &Client, wanted: Vec<Fact>) -> Result<Vec<Fact>, SinkError> {
+        let mut known = Vec::new();
+        let kinds: BTreeSet<&str> = wanted.iter().map(|fact| fact.kind.as_str()).collect();
+        for kind in kinds {
+            known.extend(self.of_kind(client, kind).await?);
+        }
+        let mut missing: Vec<Fact> = Vec::new();
+        for fact in wanted {
+            if !known.iter().chain(&missing).any(|other| other.is_same(&fact)) {
+                missing.push(fact);
+            }
+        }
+        Ok(missing)
+    }
+
+    /// All facts of a kind.
+    pub(crate) async fn of_kind(&self, client: &Client, kind: &str) -> Result<Vec<Fact>, SinkError> {
+        let rows = self.facts(client, &format!("kind = {}", literal(kind))).await?;
+        let fact = |row: FactRow| {
+            Ok(Fact {
+                topic_id: TopicId(row.topic.parse().map_err(|_| self.unreadable("topic id"))?),
+                partition: self.number(&row.number)?,
+                offset: self.number(&row.at)?,
+                value: self.number(&row.amount)?,
+                kind: row.kind,
+                subject: row.subject,
+                done: false,
+            })
+        };
+        rows.into_iter().map(fact).collect()
+    }
+
+    /// Writes facts, all at once. When it returns they are durable.
+    pub(crate) async fn put(&self, client: &Client, what: &str, facts: &[Fact]) -> Result<(), SinkError> {
+        if facts.is_empty() {
+            return Ok(());
+        }
+        let lines: Vec<String> = facts.iter().map(Fact::line).collect();
+        self.insert(client, what, lines.join("\n")).await
+    }
+
+    /// Records what fills a target table, and refuses another: a truncate of one would empty the
+    /// other, too.
+    pub(crate) async fn claim(&mut self, client: &Client, table: &str, owner: &Owner) -> Result<(), SinkError> {
+        let known = match self.owners.get(table) {
+            Some(known) => known.clone(),
+            None => {
+                let mut first = self.first_owner(client, table).await?;
+                if first.is_none() {
+                    let fact = Fact {
+                        kind: KIND_TABLE.to_owned(),
+                        topic_id: TopicId(Uuid::nil()),
+                        partition: 0,
+                        subject: owner_subject(table, owner),
+                        offset: 0,
+                        value: 0,
+                        done: false,
+                    };
+                    self.put(client, "recording what fills a table", &[fact]).await?;
+                    // Another run may have recorded its own at the same moment; then the earlier one counts.
+                    first = self.first_owner(client, table).await?;
+                }
+                let known = first.ok_or_else(|| {
+                    SinkError::new(FailureKind::Contract, self.reading(), "what was just recorded is not there")
+                })?;
+                self.owners.entry(table.to_owned()).or_insert(known).clone()
+            }
+        };
+        match known.conflict(owner, table) {
+            None => Ok(()),
+            Some(conflict) => {
+                Err(SinkError::new(FailureKind::Contract, format!("preparing the table for {owner}"), conflict))
+            }
+        }
+    }
+
+    async fn first_owner(&self, client: &Client, table: &str) -> Result<Option<Owner>, SinkError> {
+        let sql = format!(
+            "SELECT `subject` FROM {} WHERE `kind` = {} GROUP BY `subject` ORDER BY min(`written_at`), `subject`",
+            self.name,
+            literal(KIND_TABLE)
+        );
+        let rows: Vec<SubjectRow> = client.rows(&self.reading(), &sql).await?;
+        for row in rows {
+            let (target, owner) = owner_of(&row.subject).ok_or_else(|| self.unreadable("subject"))?;
+            if target == table {
+                return Ok(Some(owner));
+            }
+        }
+        Ok(None)
+    }
+
     async fn insert(&self, client: &Client, what: &str, lines: String) -> Result<(), SinkError> {
         let statement = format!(
-            "INSERT INTO {} (`kind`, `topic_id`, `partition`, `subject`, `offset`, `value`) FORMAT JSONEachRow",
+            "INSERT INTO {} (`kind`, `topic_id`, `partition`, `subject`, `offset`, `value`, `revision`, `is_deleted`) \
+             FORMAT JSONEachRow",
             self.name
         );
         client.insert(&format!("{what} in {}", self.name), &statement, lines.into()).await
@@ -214,7 +359,7 @@ impl Meta {
         format!("reading {}", self.name)
     }
 
-    fn unreadable(&self, what: &str) -> SinkError {
+    pub(crate) fn unreadable(&self, what: &str) -> SinkError {
         let context = format!("a row holds a {what} that settle did not write; restore the table from a backup");
         SinkError::new(FailureKind::Contract, self.reading(), context)
     }
@@ -223,4 +368,14 @@ impl Meta {
 /// A lineage as one text that cannot be read two ways.
 fn subject(lineage: &Lineage) -> String {
     serde_json::json!([lineage.source, lineage.database]).to_string()
+}
+
+/// A target table and what fills it, as one text that cannot be read two ways.
+fn owner_subject(table: &str, owner: &Owner) -> String {
+    format!("[{},{}]", serde_json::Value::from(table), owner.recorded())
+}
+
+fn owner_of(subject: &str) -> Option<(String, Owner)> {
+    let (table, owner): (String, Box<RawValue>) = serde_json::from_str(subject).ok()?;
+    Some((table, Owner::of_record(owner.get())?))
 }

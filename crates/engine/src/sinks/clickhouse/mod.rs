@@ -23,11 +23,14 @@ mod meta;
 mod names;
 mod naming;
 mod privileges;
+mod row_binary;
 mod rows;
 mod scan;
 mod server;
 mod sink;
+mod stored;
 mod table;
+mod truncates;
 mod validate;
 
 pub use check::CheckedTable;

@@ -14,6 +14,9 @@ struct GrantRow {
     result: u8,
 }
 
+/// What only truncates need.
+const TRUNCATES: &str = "ALTER DELETE";
+
 /// Asks the server for each privilege in the database.
 pub(crate) async fn check(server: &Server, target: &Target) -> Result<Vec<Finding>, SinkError> {
     let mut wanted = vec!["SELECT", "INSERT"];
@@ -25,6 +28,7 @@ pub(crate) async fn check(server: &Server, target: &Target) -> Result<Vec<Findin
     }
     let place = format!("{}.*", identifier(&server.database));
     let mut lacking = Vec::new();
+    wanted.push(TRUNCATES);
     for privilege in wanted {
         let sql = format!("CHECK GRANT {privilege} ON {place}");
         match server.client.rows::<GrantRow>("checking privileges", &sql).await {
@@ -39,12 +43,18 @@ pub(crate) async fn check(server: &Server, target: &Target) -> Result<Vec<Findin
             Err(error) => return Err(error),
         }
     }
-    if lacking.is_empty() {
-        return Ok(Vec::new());
+    let what = |lacking: &str| format!("the user of [sink] lacks {lacking} on {place}");
+    let fix = |lacking: &str| format!("run GRANT {lacking} ON {place} TO it, as a user who may");
+    let mut findings = Vec::new();
+    if lacking.pop_if(|last| *last == TRUNCATES).is_some() {
+        let what = format!("{}, which a truncate at the source needs, where the connector sends it", what(TRUNCATES));
+        findings.push(Finding::warning(what, fix(TRUNCATES)));
     }
-    let what = format!("the user of [sink] lacks {} on {place}", lacking.join(", "));
-    let fix = format!("run GRANT {} ON {place} TO it, as a user who may", lacking.join(", "));
-    Ok(vec![Finding::error(what, fix)])
+    if !lacking.is_empty() {
+        let lacking = lacking.join(", ");
+        findings.push(Finding::error(what(&lacking), fix(&lacking)));
+    }
+    Ok(findings)
 }
 
 fn is_syntax_error(error: &SinkError) -> bool {

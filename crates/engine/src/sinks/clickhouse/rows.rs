@@ -3,16 +3,20 @@
 //! Rows that carry the same columns form one block. A column that a record does not carry is left
 //! out of its block, so the server's default applies; it is never sent as NULL.
 
+use std::collections::HashSet;
+
 use settle_core::batch::{Row, TableRows};
 use settle_core::columns::{Column, Columns};
 use settle_core::schema::{Inferred, infer};
 use settle_core::sink::{FailureKind, SinkError};
+use settle_core::truncate::Cuts;
 
 use super::column_type::ColumnType;
 use super::definition::{inferred_type, meta_clash, two_into_one, type_of};
 use super::destination::Known;
 use super::names::identifier;
 use super::naming::Naming;
+use crate::config::Evolution;
 
 /// A row with its columns, read from the record.
 pub(crate) struct Read<'a> {
@@ -41,6 +45,8 @@ pub(crate) enum Slot {
     Left,
     /// The table lacks it, and a row has a value.
     Missing,
+    /// The table lacks it, and no row has a value: where it was not sent, none is stored.
+    Lost,
 }
 
 /// All rows of a table in a batch.
@@ -80,6 +86,13 @@ impl<'a> Rows<'a> {
         Ok(Self { read, shapes })
     }
 
+    /// Takes out the rows that a truncate empties. Returns how many.
+    pub(crate) fn drop_emptied(&mut self, cuts: Cuts) -> u64 {
+        let before = self.read.len();
+        self.read.retain(|read| !cuts.empties(read.row.version()));
+        (before - self.read.len()) as u64
+    }
+
     /// Says of every shape where its columns go, and which columns the table lacks, with the types
     /// they would have.
     pub(crate) fn place(
@@ -87,6 +100,7 @@ impl<'a> Rows<'a> {
         known: &Known,
         naming: &Naming<'_>,
         rows: &TableRows<'_>,
+        evolution: Evolution,
     ) -> Result<Vec<(String, String)>, SinkError> {
         let mut missing: Vec<(String, String)> = Vec::new();
         for index in 0..self.shapes.len() {
@@ -111,7 +125,12 @@ impl<'a> Rows<'a> {
                             }
                             Slot::Missing
                         }
-                        None => Slot::Left,
+                        None if !self.is_unsent(name, position) => Slot::Left,
+                        None if evolution == Evolution::Add => Slot::Lost,
+                        None => {
+                            missing.push((target.to_owned(), ColumnType::nullable_text("String")));
+                            Slot::Missing
+                        }
                     },
                 };
                 if let Slot::Column(at) = slot
@@ -130,8 +149,11 @@ impl<'a> Rows<'a> {
     /// The type of a column that the table lacks: from the Connect schema, or from the values of
     /// this batch; none where all are NULL.
     fn type_seen(&self, position: usize, name: &str, rows: &TableRows<'_>) -> Result<Option<String>, SinkError> {
-        let values =
-            self.read.iter().filter_map(|read| read.columns.get(name, position)).filter(|column| column.json != "null");
+        let values = self
+            .read
+            .iter()
+            .filter_map(|read| read.columns.get(name, position))
+            .filter(|column| column.json != "null" && !column.is_unavailable());
         if let Some(schema) = rows.schema()
             && let Some(field) = schema.field(name, position)
         {
@@ -168,42 +190,62 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// Refuses values that the source did not send: what the destination holds is not looked up yet.
-    pub(crate) fn refuse_unavailable(&self, known: &Known) -> Result<(), SinkError> {
-        for read in &self.read {
-            let Some(shape) = read.shape.map(|shape| &self.shapes[shape]) else { continue };
-            let written = |(slot, _): &(&Slot, &Column<'_>)| matches!(slot, Slot::Column(_) | Slot::Missing);
-            let unavailable =
-                shape.slots.iter().zip(read.columns.iter()).filter(written).find(|(_, c)| c.is_unavailable());
-            if let Some((_, column)) = unavailable {
-                let change = read.row.change();
-                let context = format!(
-                    "column {} of {} was not sent with record {} (TOAST), and the look-up of the stored value is not built \
-                     for ClickHouse yet; set REPLICA IDENTITY FULL on the table at the source",
-                    identifier(&column.name),
-                    change.table,
-                    change.place()
-                );
-                return Err(refused(known, context));
-            }
-        }
-        Ok(())
+    fn is_unsent(&self, name: &str, position: usize) -> bool {
+        self.read.iter().filter_map(|read| read.columns.get(name, position)).any(Column::is_unavailable)
     }
 
-    /// The rows as blocks: those that carry the same columns of the table, and the deletes.
-    pub(crate) fn blocks(&self) -> Vec<Block> {
+    /// The columns of a row that its record did not carry and that the table has, or lost: place in
+    /// the record, and where they go.
+    pub(crate) fn unsent(&self, row: usize) -> impl Iterator<Item = (usize, Slot)> + use<'_, 'a> {
+        let read = &self.read[row];
+        let slots = read.shape.map_or(&[][..], |shape| &self.shapes[shape].slots);
+        let unsent =
+            slots.iter().zip(read.columns.iter()).enumerate().filter(|(_, (_, column))| column.is_unavailable());
+        unsent
+            .map(|(position, (slot, _))| (position, *slot))
+            .filter(|(_, slot)| !matches!(slot, Slot::Left | Slot::Key))
+    }
+
+    /// The rows that lack a column which the table has not: what is added now holds no value of theirs.
+    pub(crate) fn lost(&self) -> HashSet<usize> {
+        let is_lost = |row: &usize| self.unsent(*row).any(|(_, slot)| matches!(slot, Slot::Missing | Slot::Lost));
+        (0..self.read.len()).filter(is_lost).collect()
+    }
+
+    /// The rows that carry all that is written, and those that do not.
+    pub(crate) fn whole_and_not(&self) -> (Vec<usize>, Vec<usize>) {
+        (0..self.read.len()).partition(|row| self.unsent(*row).next().is_none())
+    }
+
+    /// These rows as blocks: those that carry the same columns of the table, and the deletes.
+    pub(crate) fn blocks(&self, rows: &[usize]) -> Vec<Block> {
         let mut blocks: Vec<Block> = Vec::new();
-        for (index, read) in self.read.iter().enumerate() {
-            let columns = match read.shape {
-                None => Vec::new(),
-                Some(shape) => self.shapes[shape].written(),
-            };
-            match blocks.iter_mut().find(|block| block.columns == columns && block.deletes == read.row.is_delete()) {
-                Some(block) => block.rows.push(index),
-                None => blocks.push(Block { columns, deletes: read.row.is_delete(), rows: vec![index] }),
+        for &row in rows {
+            let (columns, deletes) = self.written(row);
+            match blocks.iter_mut().find(|block| block.columns == columns && block.deletes == deletes) {
+                Some(block) => block.rows.push(row),
+                None => blocks.push(Block { columns, deletes, rows: vec![row] }),
             }
         }
         blocks
+    }
+
+    /// These rows as blocks that keep their order.
+    pub(crate) fn blocks_in_order(&self, rows: &[usize]) -> Vec<Block> {
+        let mut blocks: Vec<Block> = Vec::new();
+        for &row in rows {
+            let (columns, deletes) = self.written(row);
+            match blocks.last_mut() {
+                Some(block) if block.columns == columns => block.rows.push(row),
+                _ => blocks.push(Block { columns, deletes, rows: vec![row] }),
+            }
+        }
+        blocks
+    }
+
+    fn written(&self, row: usize) -> (Vec<usize>, bool) {
+        let read = &self.read[row];
+        (read.shape.map(|shape| self.shapes[shape].written()).unwrap_or_default(), read.row.is_delete())
     }
 }
 

@@ -55,6 +55,11 @@ impl Server {
         QualifiedName::new(&self.database, table)
     }
 
+    /// What a reading asks for that must see all that was acknowledged: on one server that is so.
+    pub(crate) fn consistently(&self) -> &'static str {
+        if self.replicated { " SETTINGS select_sequential_consistency = 1" } else { "" }
+    }
+
     /// Asks for the version, which also tests the credentials, and whether dates beyond 1900 to
     /// 2299 are kept: older servers saturate them in silence.
     pub(crate) async fn probe(&mut self) -> Result<String, SinkError> {

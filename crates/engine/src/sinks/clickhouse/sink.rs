@@ -1,18 +1,23 @@
 //! The sink: what is done in which order.
 //!
-//! Floors first, then rows, then the proof. Every write is idempotent (versions decide), so after
+//! Floors and truncates first, then rows, then what the truncates empty, then the proof. Every write is idempotent (versions decide), so after
 //! any failure the same batch is applied again from its beginning, and sends the same bytes.
 
+use std::collections::{BTreeSet, HashSet};
+
 use settle_core::batch::Batch;
+use settle_core::position::TopicId;
 use settle_core::sink::{
     BoxFuture, Durable, FailureKind, Guarantee, Outcome, PlacedPartition, Places, Sink, SinkError,
 };
+use settle_core::version::Version;
 
 use super::apply;
 use super::config::ClickHouseConfig;
 use super::destination::Destination;
 use super::meta::Meta;
 use super::server::Server;
+use super::truncates;
 use crate::config::{Deletes, Target};
 
 /// ClickHouse as a destination.
@@ -21,6 +26,8 @@ pub struct ClickHouse {
     pub(crate) target: Target,
     pub(crate) meta: Meta,
     destination: Destination,
+    /// Target tables whose pending DELETE this process has repeated.
+    repeated: HashSet<String>,
     is_open: bool,
 }
 
@@ -41,7 +48,7 @@ impl ClickHouse {
         }
         let server = Server::new(config)?;
         let meta = Meta::new(&server.database);
-        Ok(Self { server, target, meta, destination: Destination::default(), is_open: false })
+        Ok(Self { server, target, meta, destination: Destination::default(), repeated: HashSet::new(), is_open: false })
     }
 
     async fn open_parts(&mut self, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
@@ -55,35 +62,54 @@ impl ClickHouse {
         Ok(Places { floors, ..Places::default() })
     }
 
+    /// Carries out for the last time the truncates whose position everything has passed, as `passed`
+    /// says of a topic and a version; they are not pending any more. Returns how many.
+    pub async fn finish_pending(
+        &mut self,
+        passed: impl Fn(TopicId, Version) -> bool + Sync,
+    ) -> Result<usize, SinkError> {
+        truncates::finish(&self.server, &self.meta, &self.target, &passed).await
+    }
+
     async fn apply_batch(&mut self, batch: &Batch) -> Result<Durable, SinkError> {
         if !self.is_open {
             return Err(SinkError::new(FailureKind::Bug, "applying a batch", "the sink was never opened"));
         }
-        if let Some(truncate) = batch.truncates().first() {
-            let context = format!(
-                "record {} truncates {}, which is not built for ClickHouse yet; set skipped.operations=t in the connector, \
-                 and empty the target table by hand when the source's was emptied",
-                truncate.record.place(),
-                truncate.table
-            );
-            return Err(SinkError::new(FailureKind::Contract, "applying a truncate", context));
-        }
-        self.meta.record(&self.server.client, batch.floors()).await?;
-        let mut applied = 0;
+        let Self { server, target, meta, destination, repeated, .. } = self;
+        meta.record(&server.client, batch.floors()).await?;
+        let mut to_empty = truncates::record(server, meta, target, batch.truncates()).await?;
+        let before = truncates::read(server, meta).await?;
+        let mut outcome = Outcome::default();
+        let mut written = BTreeSet::new();
         for rows in batch.tables() {
-            let known = self.destination.prepare(&self.server, &self.target, &rows, self.meta.max_epoch()).await?;
-            match apply::table(&self.server, &self.target, known, &rows).await {
-                Ok(written) => applied += written,
+            let known = destination.prepare(server, target, &rows, meta).await?;
+            let name = known.table.name.table.clone();
+            let became = match apply::table(server, target, known, &rows, before.of(&name)).await {
+                Ok(became) => became,
                 Err(error) => {
                     if error.kind == FailureKind::Contract {
-                        self.destination.forget(rows.table);
+                        destination.forget(rows.table);
                     }
                     return Err(error);
                 }
+            };
+            outcome.applied += became.written;
+            outcome.stale += became.stale + became.emptied;
+            if before.is_pending(&name) && (became.emptied > 0 || !repeated.contains(&name)) {
+                to_empty.insert(name.clone());
             }
+            written.insert(name);
+        }
+        // What another instance recorded meanwhile it could not carry out for rows that came behind.
+        let after = if written.is_empty() { None } else { Some(truncates::read(server, meta).await?) };
+        let after = after.as_ref().unwrap_or(&before);
+        to_empty.extend(written.into_iter().filter(|table| after.of(table) != before.of(table)));
+        for table in to_empty {
+            truncates::delete(server, target, &table, after.of(&table)).await?;
+            repeated.insert(table);
         }
         #[expect(clippy::disallowed_methods, reason = "the server acknowledged every insert of the batch")]
-        Ok(Durable::mint(batch, Outcome { applied, stale: 0 }))
+        Ok(Durable::mint(batch, outcome))
     }
 }
 

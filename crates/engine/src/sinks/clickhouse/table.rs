@@ -77,6 +77,11 @@ impl Engine {
         name.unwrap_or(&self.name) == "ReplacingMergeTree"
     }
 
+    /// True where the server copies what is written, or other servers share it.
+    pub(crate) fn is_replicated(&self) -> bool {
+        self.name.starts_with("Replicated") || self.name.starts_with("Shared")
+    }
+
     pub(crate) fn setting(&self, name: &str) -> Option<&str> {
         self.settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }

@@ -11,6 +11,7 @@ use settle_core::key::Key;
 use settle_core::position::{Partition, TopicId};
 use settle_core::schema::{Conventions, Origin};
 use settle_core::sink::{self, FailureKind, PlacedPartition, SinkError};
+use settle_core::truncate::Cuts;
 use settle_core::version::Version;
 
 use super::bind::{Bound, bound};
@@ -22,7 +23,9 @@ use super::validate::merges;
 use super::{meta, positions, table};
 use crate::config::target::{Deletes, Target};
 use crate::finding::Severity;
+use crate::owner::Owner;
 use crate::sinks::plan::Plan;
+use crate::sinks::unsent;
 
 /// What the sink remembers between batches.
 #[derive(Debug)]
@@ -76,14 +79,17 @@ pub(super) fn apply(connection: &Connection, state: &mut State, batch: &Batch) -
     Ok(outcome)
 }
 
-/// Raises the table's floor, and removes what is below it. The table need not be there yet.
+/// Records the truncate, and removes what it empties. The table need not be there yet.
 fn truncate(connection: &Connection, target: &Target, event: &Truncate) -> Outcome<()> {
     let plan = Plan::of(target, &event.table, Deletes::Hard);
-    meta::claim(connection, &plan.table, &event.table, &event.lineage)?;
-    if !meta::raise_truncate_floor(connection, &plan.table, event.version)? {
+    let owner = Owner { table: event.table.clone(), lineage: event.lineage.clone() };
+    meta::claim(connection, &plan.table, &owner)?;
+    let cut = event.cut();
+    if !meta::record_truncate(connection, &plan.table, cut)? {
         return Ok(());
     }
-    let halves = [event.version.hi_signed(), event.version.lo_signed()];
+    let (mask, place) = (cut.order.mask(), cut.place());
+    let halves = [mask.hi_signed(), mask.lo_signed(), place.hi_signed(), place.lo_signed()];
     let (hi, lo) = (plan.version_hi(), plan.version_lo());
     for table in [plan.table.clone(), name::tombstones(&plan.table)] {
         let Some(known) = table::describe(connection, &table, |_| None)? else { continue };
@@ -105,14 +111,13 @@ struct Writer<'a> {
     connection: &'a Connection,
     prepared: &'a mut Prepared,
     conventions: &'a Conventions,
-    /// Rows below it were truncated.
-    floor: Version,
+    truncates: Cuts,
 }
 
 impl<'a> Writer<'a> {
     fn new(connection: &'a Connection, prepared: &'a mut Prepared, conventions: &'a Conventions) -> Outcome<Self> {
-        let floor = meta::truncate_floor(connection, &prepared.table.name)?;
-        Ok(Self { connection, prepared, conventions, floor })
+        let truncates = meta::truncates(connection, &prepared.table.name)?;
+        Ok(Self { connection, prepared, conventions, truncates })
     }
 
     fn write(&mut self, rows: TableRows<'_>, outcome: &mut sink::Outcome) -> Outcome<()> {
@@ -122,7 +127,7 @@ impl<'a> Writer<'a> {
         // Looked up before anything is written: the delete of the old key is in the same batch.
         let moved = if rows.has_key_changes() { self.moved(rows)? } else { Moved::new() };
         for (index, row) in rows.rows().enumerate() {
-            let applied = if row.version() < self.floor {
+            let applied = if self.truncates.empties(row.version()) {
                 false
             } else if row.is_delete() {
                 self.delete(row)?
@@ -393,23 +398,7 @@ impl<'a> Writer<'a> {
     }
 
     fn nothing_stored(&self, change: &Change, missing: &[&str], kept: Kept<'_>) -> SinkError {
-        let why = match kept {
-            Kept::Row { .. } => "the table has no earlier row with a value",
-            Kept::OtherHalf { .. } => {
-                "the row changed its key, and its values under the old key are gone or not known to be the last"
-            }
-            Kept::Nowhere => "it is an insert that does not say which row it was before",
-        };
-        contract(
-            self.prepared.operation(),
-            format!(
-                "record {} does not carry {} (__debezium_unavailable_value) and {why}; set REPLICA IDENTITY FULL on {} \
-                 at the source, take a new snapshot of it, and start a new group at its rows",
-                change.place(),
-                list(missing.iter().copied()),
-                change.table
-            ),
-        )
+        contract(self.prepared.operation(), unsent::nothing_stored(change, &list(missing.iter().copied()), kept))
     }
 }
 

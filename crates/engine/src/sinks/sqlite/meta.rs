@@ -4,17 +4,19 @@
 //! |---|---|---|---|---|
 //! | `scheme` | | | | name of the version scheme |
 //! | `floor` | topic id, partition, source, database | offset | commit position, 0 | |
-//! | `truncate` | target table | | version of the truncate | |
+//! | `truncate` | target table | what orders it: 0 commits, 1 records | version of the last truncate | |
 //! | `table` | target table | | | the source table and lineage that fill it |
 
-use rusqlite::{Connection, OptionalExtension, params};
-use settle_core::change::{Lineage, TableName};
+use rusqlite::{Connection, params};
+use settle_core::change::Lineage;
 use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::sink::PlacedPartition;
+use settle_core::truncate::{Cut, Cuts, LogOrder};
 use settle_core::version::{Floor, SCHEME, Version};
 use std::sync::Arc;
 
 use super::failure::{During, Outcome, contract};
+use crate::owner::Owner;
 
 const READ: &str = "read settle_meta";
 const WRITE: &str = "write settle_meta";
@@ -99,32 +101,67 @@ fn floor_of(subject: &str) -> Option<(TopicId, i32, Arc<Lineage>)> {
     Some((TopicId(uuid::Uuid::parse_str(&id).ok()?), partition, Arc::new(Lineage { source, database })))
 }
 
-/// Raises the truncate floor of a target table. False where it was as high before.
-pub(super) fn raise_truncate_floor(connection: &Connection, table: &str, version: Version) -> Outcome<bool> {
-    let raised = connection
+/// Records a truncate of a target table. False where all that it removes was removed before.
+pub(super) fn record_truncate(connection: &Connection, table: &str, cut: Cut) -> Outcome<bool> {
+    let mut cuts = truncates(connection, table)?;
+    if cut.order == LogOrder::Record {
+        // Written before the order was recorded. The lineage that fills the table is this one's.
+        let earlier = Cut { version: cuts.of(LogOrder::Commit), order: LogOrder::Record };
+        if earlier.version > Version::default() && cuts.add(earlier) {
+            put_truncate(connection, table, earlier)?;
+        }
+        connection
+            .prepare_cached("DELETE FROM settle_meta WHERE kind = 'truncate' AND subject = ?1 AND at = 0")
+            .and_then(|mut delete| delete.execute([subject(table)]))
+            .during(|| WRITE.into())?;
+    }
+    let is_news = cuts.add(cut);
+    if is_news {
+        put_truncate(connection, table, cut)?;
+    }
+    Ok(is_news)
+}
+
+fn put_truncate(connection: &Connection, table: &str, Cut { version, order }: Cut) -> Outcome<()> {
+    connection
         .prepare_cached(
-            "INSERT INTO settle_meta (kind, subject, hi, lo) VALUES ('truncate', ?1, ?2, ?3)
-             ON CONFLICT (kind, subject, at) DO UPDATE SET hi = excluded.hi, lo = excluded.lo
-             WHERE (excluded.hi, excluded.lo) > (settle_meta.hi, settle_meta.lo)",
+            "INSERT OR REPLACE INTO settle_meta (kind, subject, at, hi, lo) VALUES ('truncate', ?1, ?2, ?3, ?4)",
         )
-        .and_then(|mut upsert| upsert.execute(params![subject(table), version.hi_signed(), version.lo_signed()]))
+        .and_then(|mut put| put.execute(params![subject(table), code(order), version.hi_signed(), version.lo_signed()]))
         .during(|| WRITE.into())?;
-    Ok(raised > 0)
+    Ok(())
 }
 
-/// The version below which rows of a target table are gone.
-pub(super) fn truncate_floor(connection: &Connection, table: &str) -> Outcome<Version> {
-    let halves: Option<(i64, i64)> = connection
-        .prepare_cached("SELECT hi, lo FROM settle_meta WHERE kind = 'truncate' AND subject = ?1 AND at = 0")
-        .and_then(|mut select| select.query_row([subject(table)], |row| Ok((row.get(0)?, row.get(1)?))).optional())
+/// What is known of the truncates of a target table.
+pub(super) fn truncates(connection: &Connection, table: &str) -> Outcome<Cuts> {
+    let rows: Vec<(i64, i64, i64)> = connection
+        .prepare_cached("SELECT at, hi, lo FROM settle_meta WHERE kind = 'truncate' AND subject = ?1")
+        .and_then(|mut select| {
+            select.query_map([subject(table)], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect()
+        })
         .during(|| READ.into())?;
-    Ok(halves.map_or(Version::default(), |(hi, lo)| Version::from_halves(hi.cast_unsigned(), lo.cast_unsigned())))
+    let mut cuts = Cuts::default();
+    for (at, hi, lo) in rows {
+        let order = LogOrder::ALL.into_iter().find(|order| code(*order) == at).ok_or_else(|| {
+            contract(READ, format!("a truncate of \"{table}\" is not of the form this program writes"))
+        })?;
+        cuts.add(Cut { version: Version::from_halves(hi.cast_unsigned(), lo.cast_unsigned()), order });
+    }
+    Ok(cuts)
 }
 
-/// Records which source table fills a target table, and refuses a second one: the positions of two
-/// sources do not compare, and a truncate of one would empty the other.
-pub(super) fn claim(connection: &Connection, target: &str, source: &TableName, lineage: &Lineage) -> Outcome<()> {
-    let ours = serde_json::json!([lineage.source, lineage.database, source.namespace, source.name]).to_string();
+/// Rows written before the order was recorded have 0, and were compared by the whole version.
+fn code(order: LogOrder) -> i64 {
+    match order {
+        LogOrder::Commit => 0,
+        LogOrder::Record => 1,
+    }
+}
+
+/// Records what fills a target table, and refuses another: a truncate of one would empty the other,
+/// too.
+pub(super) fn claim(connection: &Connection, target: &str, source: &Owner) -> Outcome<()> {
+    let ours = source.recorded();
     connection
         .prepare_cached(
             "INSERT INTO settle_meta (kind, subject, detail) VALUES ('table', ?1, ?2) ON CONFLICT DO NOTHING",
@@ -135,24 +172,12 @@ pub(super) fn claim(connection: &Connection, target: &str, source: &TableName, l
         .prepare_cached("SELECT detail FROM settle_meta WHERE kind = 'table' AND subject = ?1 AND at = 0")
         .and_then(|mut select| select.query_row([subject(target)], |row| row.get(0)))
         .during(|| READ.into())?;
-    if known == ours {
-        return Ok(());
-    }
-    Err(contract(
-        format!("write {source} of {lineage} to \"{target}\""),
-        format!(
-            "the table is filled from {}, and positions of two sources do not compare; give this one another table: \
-             [tables.\"{source}\"] name = …",
-            shown(&known)
-        ),
-    ))
-}
-
-/// A recorded source table, for people.
-fn shown(detail: &str) -> String {
-    match serde_json::from_str::<[String; 4]>(detail) {
-        Ok([source, database, namespace, name]) => format!("{namespace}.{name} of {source}/{database}"),
-        Err(_) => "another source".to_owned(),
+    let known = Owner::of_record(&known).ok_or_else(|| {
+        contract(READ, format!("what fills table \"{target}\" is not recorded in the form this program writes"))
+    })?;
+    match known.conflict(source, target) {
+        None => Ok(()),
+        Some(conflict) => Err(contract(format!("write {source}"), conflict)),
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use settle_core::batch::{Row, TableRows};
-use settle_core::change::Lineage;
 use settle_core::key::Key;
 use settle_core::schema::{SourceType, infer};
 
@@ -19,12 +18,13 @@ use super::table::{self, Column, Description};
 use super::validate;
 use crate::config::target::{Deletes, Evolution, Target};
 use crate::finding::Finding;
+use crate::owner::Owner;
 use crate::sinks::plan::Plan;
 
 /// A target table that may be written.
 #[derive(Debug)]
 pub(super) struct Prepared {
-    lineage: Arc<Lineage>,
+    owner: Owner,
     pub(super) plan: Plan,
     evolution: Evolution,
     create: bool,
@@ -70,7 +70,8 @@ pub(super) fn prepare(
         return Err(contract(operation, "no row to tell its key from"));
     };
     let change = first.change();
-    meta::claim(connection, &plan.table, rows.table, &change.lineage)?;
+    let owner = Owner { table: rows.table.clone(), lineage: change.lineage.clone() };
+    meta::claim(connection, &plan.table, &owner)?;
     let describe = |name: &str| table::describe(connection, name, |column| plan.declared_type(column));
     let mut table = match describe(&plan.table)? {
         Some(table) => table,
@@ -93,7 +94,7 @@ pub(super) fn prepare(
     let is_deleted = table.column(&plan.meta.is_deleted).map(|column| column.name.clone());
     let key_names: Vec<&str> = key.iter().map(|k| table.columns[k.at].name.as_str()).collect();
     Ok(Prepared {
-        lineage: change.lineage.clone(),
+        owner,
         evolution: target.evolution,
         create: target.create,
         statements: Statements::of(&plan, &table.name, &key_names, is_deleted.as_deref()),
@@ -186,12 +187,9 @@ impl Prepared {
         let change = row.change();
         let refused =
             |context: String| Err(contract(self.operation(), format!("record {}: {context}", change.place())));
-        if change.lineage != self.lineage {
-            return refused(format!(
-                "it comes from {}, and the table is filled from {}: positions of two sources do not compare; \
-                 read them in two pipelines with two tables",
-                change.lineage, self.lineage
-            ));
+        if change.lineage != self.owner.lineage {
+            let other = Owner { table: change.table.clone(), lineage: change.lineage.clone() };
+            return refused(self.owner.conflict(&other, &self.table.name).unwrap_or_default());
         }
         let fits = |name: &str| self.key.iter().any(|k| *k.source == *name);
         if change.key.names().count() != self.key.len() || !change.key.names().all(fits) {

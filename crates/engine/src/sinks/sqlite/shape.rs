@@ -68,9 +68,10 @@ impl Statements {
     }
 }
 
-/// Removes the rows of a table below a version: its halves are the parameters.
+/// Removes what a truncate empties: the halves of the mask of its order, and those of its place, are
+/// the parameters.
 pub(super) fn truncate(table: &str, hi: &str, lo: &str) -> String {
-    format!("DELETE FROM {} WHERE ({}, {}) < (?1, ?2)", quoted(table), quoted(hi), quoted(lo))
+    format!("DELETE FROM {} WHERE ({} & ?1, {} & ?2) < (?3, ?4)", quoted(table), quoted(hi), quoted(lo))
 }
 
 fn is_key(key: &[&str]) -> String {
