@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use settle::simulate::{Hazards, Table};
-use settle_testkit::connect::Worker;
+use settle::simulate::Table;
 use settle_testkit::kafka;
 use settle_testkit::services::is_full;
 
+use super::connector::Connector;
 use super::contents::{Reading, differences, in_clickhouse, in_sqlite};
 use super::history::Log;
+use super::leftovers::Leftovers;
 use super::pipeline::{IntoClickHouse, IntoSqlite, TABLES};
-use super::source::{Snapshot, Source};
+use super::source::Source;
 use super::traffic::Traffic;
 use crate::child::until;
 
@@ -30,18 +31,22 @@ async fn from_mariadb_killed_everywhere_both_destinations_are_the_source() {
 }
 
 async fn drill(source: Source) {
-    // Settle wants its topics to be there.
+    let mut leftovers = Leftovers::default();
     for table in TABLES {
-        kafka::create_topic(&source.topic(table), 3, &[]).await;
+        let topic = source.topic(table);
+        // Settle wants its topics to be there.
+        kafka::create_topic(&topic, 3, &[]).await;
+        leftovers.topics.push(topic);
     }
     let mut sqlite = IntoSqlite::new(&source);
     let mut clickhouse = IntoClickHouse::new(&source).await;
-    let mut worker = Worker::start().await;
-    let traffic = Traffic::start(&source, 4, Hazards::default()).await;
+    leftovers.databases.push(clickhouse.database.database().to_owned());
+    let mut connector = Connector::of(&source).await;
+    let traffic = Traffic::start(&source).await;
 
     // The first snapshot is taken while others write.
     traffic.until_more(50).await;
-    worker.client().register(source.prefix(), &source.connector()).await;
+    connector.register(&TABLES);
     sqlite.instance.start();
     clickhouse.one.start();
     sqlite.until_more(300).await;
@@ -52,41 +57,39 @@ async fn drill(source: Source) {
     clickhouse.one.start();
 
     // The connector dies between two chunks.
-    source.signal(Snapshot::Incremental, &TABLES).await;
+    connector.snapshot("incremental", &TABLES);
     until("chunks of the incremental snapshot", async || source.chunks().await, |chunks| *chunks >= 3).await;
-    worker.kill();
+    connector.kill();
     clickhouse.two.start();
-    worker.restart().await;
+    connector.restart().await;
     clickhouse.two.until_said("partitions assigned").await;
     sqlite.until_more(200).await;
     sqlite.instance.kill();
     sqlite.instance.start();
 
-    source.signal(Snapshot::Blocking, &TABLES).await;
+    connector.snapshot("blocking", &TABLES);
     let orders = source.topic(Table::Orders);
     let taken = async || Log::read(&orders).await.blocking();
     until("a blocking snapshot and changes behind it", taken, |(read, behind)| *read > 0 && *behind > 0).await;
-    worker.kill();
+    connector.kill();
     sqlite.instance.kill();
     sqlite.instance.start();
-    worker.restart().await;
+    connector.restart().await;
     sqlite.until_more(200).await;
     clickhouse.two.leave();
     sqlite.kill_before_a_commit(&source).await;
     clickhouse.until_more(&source, 100).await;
 
-    let written = traffic.stop(Duration::from_secs(if is_full() { 60 } else { 20 })).await;
+    traffic.stop(Duration::from_secs(if is_full() { 60 } else { 20 })).await;
     source.mark(&TABLES).await;
     sqlite.until_marked().await;
     clickhouse.until_marked().await;
     sqlite.instance.leave();
     clickhouse.one.leave();
 
-    let log = Log::read(&orders).await;
-    assert!(log.incremental() > 0, "an incremental snapshot read orders while others wrote");
+    assert!(Log::read(&orders).await.incremental() > 0, "an incremental snapshot read orders while others wrote");
     compare(&source, &sqlite, &clickhouse).await;
     assert_reports(&sqlite, &clickhouse);
-    eprintln!("{written}");
 }
 
 /// What the runs that ended in order say of themselves; those that were killed could say nothing.
@@ -108,10 +111,10 @@ async fn compare(source: &Source, sqlite: &IntoSqlite, clickhouse: &IntoClickHou
         let expected = source.table(table, &columns).await;
         assert!(expected.rows.len() > 64, "{} has rows beside the marks", table.name());
         let mut places = vec![("SQLite", in_sqlite(&sqlite.path(), table, &columns))];
-        if clickhouse.tables().contains(&table) {
-            let read = async |reading| in_clickhouse(&clickhouse.database, table, &columns, reading).await;
-            places.push(("the view of ClickHouse", read(Reading::Current).await));
-            places.push(("ClickHouse with FINAL", read(Reading::Final).await));
+        for (place, reading) in
+            [("the view of ClickHouse", Reading::Current), ("ClickHouse with FINAL", Reading::Final)]
+        {
+            places.push((place, in_clickhouse(&clickhouse.database, table, &columns, reading).await));
         }
         let mut known = BTreeMap::new();
         for (place, actual) in &places {

@@ -12,12 +12,12 @@ use super::source::{MARKS, Source};
 use crate::child::{Running, until};
 use crate::stage::{Report, Stage};
 
-/// What both destinations take.
+/// What both destinations take: all tables of the shop that have a key.
 pub const TABLES: [Table; 5] = [Table::Customers, Table::Orders, Table::OrderItems, Table::Documents, Table::Products];
 
 /// A pipeline as a file says it, but for its destination.
-fn configuration(source: &Source, group: &str, tables: &[Table], instance: &str) -> String {
-    let topics: Vec<String> = tables.iter().map(|table| format!("\"{}\"", source.topic(*table))).collect();
+fn configuration(source: &Source, group: &str, instance: &str) -> String {
+    let topics: Vec<String> = TABLES.iter().map(|table| format!("\"{}\"", source.topic(*table))).collect();
     // Small batches, so that many of them are there to be killed in; a short session, so that the place of
     // a killed instance is soon taken.
     format!(
@@ -93,10 +93,10 @@ impl Instance {
 }
 
 /// What a group has committed, summed over its partitions.
-async fn committed(source: &Source, group: &str, tables: &[Table]) -> i64 {
+async fn committed(source: &Source, group: &str) -> i64 {
     let mut sum = 0;
-    for table in tables {
-        let places = kafka::committed(group, &source.topic(*table)).await;
+    for table in TABLES {
+        let places = kafka::committed(group, &source.topic(table)).await;
         sum += places.into_iter().flatten().map(|place| place.offset).sum::<i64>();
     }
     sum
@@ -111,7 +111,7 @@ pub struct IntoSqlite {
 impl IntoSqlite {
     pub fn new(source: &Source) -> Self {
         let group = format!("{}-sqlite", source.prefix());
-        let file = configuration(source, &group, &TABLES, "one") + "[sink]\nkind = \"sqlite\"\npath = \"shop.db\"\n";
+        let file = configuration(source, &group, "one") + "[sink]\nkind = \"sqlite\"\npath = \"shop.db\"\n";
         Self { instance: Instance::new(Stage::new(), &file), group }
     }
 
@@ -151,7 +151,7 @@ impl IntoSqlite {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             self.instance.kill();
-            let hit = self.durable() > committed(source, &self.group, &TABLES).await;
+            let hit = self.durable() > committed(source, &self.group).await;
             self.instance.start();
             if hit {
                 return;
@@ -179,14 +179,11 @@ pub struct IntoClickHouse {
     pub one: Instance,
     pub two: Instance,
     pub database: Client,
-    tables: Vec<Table>,
     group: String,
 }
 
 impl IntoClickHouse {
     pub async fn new(source: &Source) -> Self {
-        // ClickHouse does not yet fill in columns that were not sent.
-        let tables: Vec<Table> = TABLES.into_iter().filter(|table| *table != Table::Documents).collect();
         let database = Client::with_fresh_database("chain").await;
         let group = format!("{}-clickhouse", source.prefix());
         let of = |instance: &str| {
@@ -200,22 +197,18 @@ impl IntoClickHouse {
                 at.user,
                 password.display(),
             );
-            Instance::new(stage, &(configuration(source, &group, &tables, instance) + &sink))
+            Instance::new(stage, &(configuration(source, &group, instance) + &sink))
         };
         let (one, two) = (of("one"), of("two"));
-        Self { one, two, database, tables, group }
-    }
-
-    pub fn tables(&self) -> &[Table] {
-        &self.tables
+        Self { one, two, database, group }
     }
 
     /// Waits until the group has committed so many records more.
     pub async fn until_more(&mut self, source: &Source, records: i64) {
-        let wanted = committed(source, &self.group, &self.tables).await + records;
+        let wanted = committed(source, &self.group).await + records;
         let now = async || {
             self.one.assert_runs();
-            committed(source, &self.group, &self.tables).await
+            committed(source, &self.group).await
         };
         until("records in ClickHouse", now, |now| *now >= wanted).await;
     }
@@ -225,7 +218,7 @@ impl IntoClickHouse {
         let marks = async || {
             self.one.assert_runs();
             let mut all = Vec::new();
-            for table in &self.tables {
+            for table in TABLES {
                 let sql = format!("SELECT count() FROM {}_current WHERE {} < 0", table.name(), table.key()[0]);
                 all.push((table.name(), self.database.number(&sql).await));
             }

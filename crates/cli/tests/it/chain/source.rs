@@ -1,17 +1,14 @@
-//! The source: one database on a real server, and what Debezium is told of it.
+//! The source: one database on a real server.
 
 use settle::compare::TextTable;
 use settle::database::{Address, Session};
 use settle::simulate::Table;
-use settle_testkit::connect::Config;
 use settle_testkit::kafka::unique;
 use settle_testkit::{mariadb, postgres};
 
 use super::canonical::Kind;
 use super::contents;
 
-/// Rows that a snapshot reads at a time: few, so that many windows are open while others write.
-const CHUNK: &str = "50";
 /// Rows written last to every table. The keys are always the same, and so many that each partition of each
 /// topic has some: whoever has them all has everything that was written before.
 pub const MARKS: i64 = 64;
@@ -19,15 +16,6 @@ pub const MARKS: i64 = 64;
 enum Server {
     Postgres(postgres::Database),
     MariaDb(mariadb::Database),
-}
-
-/// How tables are read again while the connector runs.
-#[derive(Clone, Copy, Debug)]
-pub enum Snapshot {
-    /// Chunk by chunk beside the stream.
-    Incremental,
-    /// At once; the stream waits.
-    Blocking,
 }
 
 /// A source database of one test; gone with the value.
@@ -68,41 +56,6 @@ impl Source {
 
     pub fn topic(&self, table: Table) -> String {
         format!("{}.{}", self.prefix, self.qualified(table))
-    }
-
-    /// The connector: schemas in the records, so that both destinations make their own tables.
-    pub fn connector(&self) -> Config {
-        let config = match &self.server {
-            Server::Postgres(database) => Config::postgres(database, &self.prefix),
-            Server::MariaDb(database) => {
-                Config::mariadb(database, &self.prefix).with("bigint.unsigned.handling.mode", "precise")
-            }
-        };
-        config
-            .with("time.precision.mode", "microseconds")
-            .with("key.converter", "org.apache.kafka.connect.json.JsonConverter")
-            .with("key.converter.schemas.enable", "true")
-            .with("value.converter", "org.apache.kafka.connect.json.JsonConverter")
-            .with("value.converter.schemas.enable", "true")
-            .with("skipped.operations", "none")
-            .with("signal.data.collection", &self.qualified(Table::Signal))
-            .with("signal.poll.interval.ms", "500")
-            .with("incremental.snapshot.chunk.size", CHUNK)
-    }
-
-    /// Asks the connector to read these tables again.
-    pub async fn signal(&self, snapshot: Snapshot, tables: &[Table]) {
-        let kind = match snapshot {
-            Snapshot::Incremental => "INCREMENTAL",
-            Snapshot::Blocking => "BLOCKING",
-        };
-        let names: Vec<String> = tables.iter().map(|table| self.qualified(*table)).collect();
-        let data = serde_json::json!({"type": kind, "data-collections": names});
-        self.execute(&format!(
-            "INSERT INTO debezium_signal (id, type, data) VALUES ('{}', 'execute-snapshot', '{data}')",
-            unique("signal")
-        ))
-        .await;
     }
 
     /// Chunks that incremental snapshots have begun with so far: the connector writes down each.
