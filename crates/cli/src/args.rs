@@ -1,5 +1,7 @@
 //! Arguments, parsed and nothing more: no file is read here.
 
+pub mod dlq;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,7 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[derive(Debug, Parser)]
 #[command(name = "settle", version, max_term_width = 100)]
 #[command(after_help = "Exit codes: 0 done, 2 usage or configuration, 3 source unreachable by the deadline, \
-4 sink unreachable by the deadline, 5 contract refused or record not applicable, 7 fenced, 70 bug, 130 interrupted.\n\n\
+4 sink unreachable by the deadline, 5 contract refused or record not applicable, 6 too many dead letters, 7 fenced, 70 bug, 130 interrupted.\n\n\
 Try it without any service: settle demo")]
 pub struct Cli {
     /// The pipeline's configuration
@@ -43,6 +45,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Print the target tables' DDL for the topics
     Ddl(DdlArgs),
+    /// The records that could not be applied: list, show, retry or drop them
+    Dlq(dlq::DlqArgs),
     /// Write shop traffic into a source database, with everything in it that is hard to follow
     Simulate(SimulateArgs),
     /// Debezium connectors on a Kafka Connect worker: register one that suits Settle, and look after it

@@ -22,6 +22,8 @@ pub enum Exit {
     SinkUnreachable = 4,
     /// A contract is broken, or a record cannot be applied: nothing was lost, someone must decide.
     Contract = 5,
+    /// More records cannot be applied than may be set aside.
+    DeadLetterLimit = 6,
     /// Another instance took our place.
     Fenced = 7,
     /// A bug in Settle.
@@ -48,7 +50,8 @@ impl From<Exit> for ExitCode {
 pub fn of_run(error: &RunError) -> Exit {
     match error {
         RunError::Source(error) => of_source(error),
-        RunError::Sink(error) => of_sink(error),
+        RunError::Sink(error) | RunError::DeadLetters(error) => of_sink(error),
+        RunError::TooManyDeadLetters(_) => Exit::DeadLetterLimit,
         RunError::Record(_) => Exit::Contract,
         RunError::Bug(_) => Exit::Bug,
     }

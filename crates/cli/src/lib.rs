@@ -9,6 +9,7 @@ pub mod connector;
 pub mod database;
 pub mod ddl;
 pub mod demo;
+pub mod dlq;
 pub mod exit;
 mod logs;
 mod progress;
@@ -34,6 +35,10 @@ pub fn execute(cli: Cli) -> Exit {
         Command::Ddl(args) => {
             logs::start(logs, "warn");
             ddl::execute(&cli.config, &args)
+        }
+        Command::Dlq(args) => {
+            logs::start(logs, "warn");
+            dlq::execute(&cli.config, &args)
         }
         Command::Simulate(args) => {
             logs::start(logs, "warn");

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use settle_engine::config::Config;
+use settle_engine::dead_letter::DeadLetterLog;
 use settle_engine::pipeline;
-use settle_engine::run::{self, End, Ended, Options, progress};
+use settle_engine::run::{self, Destination, End, Ended, Options, progress};
 use settle_engine::shutdown::{self, Stopper};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -51,6 +52,10 @@ async fn run(config: Config, args: &RunArgs) -> Exit {
         Err(error) => return fail(exit::of_sink(&error), &error),
     };
     let guarantee = sink.guarantee();
+    let destination = match &config.dlq {
+        Some(dlq) => Destination::from(sink).with_dead_letters(Box::new(DeadLetterLog::new(dlq)), dlq.limit),
+        None => Destination::from(sink),
+    };
     let source = match pipeline::source(&config, args.until_end) {
         Ok(source) => source,
         Err(error) => return fail(exit::of_source(&error), &error),
@@ -58,7 +63,7 @@ async fn run(config: Config, args: &RunArgs) -> Exit {
     tracing::info!(group = %config.source.group, sink = config.sink.kind(), to = %config.sink.address(), "started");
     let (show, watch) = progress::channel();
     let shown = tokio::spawn(bar::show(watch));
-    let Ended { report, error } = run::run(source, sink, config.target, options, show, shutdown).await;
+    let Ended { report, error } = run::run(source, destination, config.target, options, show, shutdown).await;
     // It ends with the run, and clears its line before the report is printed.
     let _ = tokio::time::timeout(Duration::from_secs(1), shown).await;
     report::print(&report, guarantee, args.report);

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use crate::change::{Change, Op, TableName, Truncate};
 use crate::columns::{Column, Columns};
+use crate::dead_letter::DeadLetter;
+use crate::holds::HoldNote;
 use crate::key::Key;
 use crate::position::{Partition, Span};
 use crate::schema::RowSchema;
@@ -22,11 +24,26 @@ pub struct Batch {
     pub(crate) truncates: Vec<Truncate>,
     pub(crate) floors: Vec<(Partition, Floor)>,
     pub(crate) spans: Vec<Span>,
+    pub(crate) dead: Vec<DeadLetter>,
+    pub(crate) holds: Vec<HoldNote>,
     pub(crate) tally: Tally,
     pub(crate) bytes: usize,
 }
 
 impl Batch {
+    /// The same rows, proving nothing of the log: for records that are applied beside the run that
+    /// reads their partitions.
+    #[must_use]
+    pub fn without_spans(mut self) -> Self {
+        self.spans.clear();
+        self
+    }
+
+    /// Nothing but notes of holds.
+    pub fn of_notes(holds: Vec<HoldNote>) -> Self {
+        Self { holds, ..Self::default() }
+    }
+
     /// The tables with surviving rows, in order of name.
     pub fn tables(&self) -> impl Iterator<Item = TableRows<'_>> {
         self.tables.iter().map(|(table, survivors)| TableRows { batch: self, table, survivors })
@@ -45,6 +62,16 @@ impl Batch {
     /// What it covers of each partition.
     pub fn spans(&self) -> &[Span] {
         &self.spans
+    }
+
+    /// Rows that are held from now on, or not any more: recorded with its spans, in this order.
+    pub fn holds(&self) -> &[HoldNote] {
+        &self.holds
+    }
+
+    /// Records of it that could not be read, in order of delivery.
+    pub fn dead_letters(&self) -> &[DeadLetter] {
+        &self.dead
     }
 
     /// Records read into it, and those that already have their place: superseded, control, truncates.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::columns::Columns;
+use crate::columns::{Column, Columns};
 use crate::key::Key;
 use crate::position::Place;
 use crate::record::Record;
@@ -105,6 +105,11 @@ impl Change {
     /// True for a delete.
     pub fn is_delete(&self) -> bool {
         self.op == Op::Delete
+    }
+
+    /// True if it says every column of its row: nothing was left unsent. A delete says that none is.
+    pub fn is_whole(&self) -> bool {
+        self.is_delete() || !self.columns().iter().any(Column::is_unavailable)
     }
 
     /// The row as JSON text; empty for a delete.

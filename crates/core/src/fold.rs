@@ -12,9 +12,10 @@ use std::sync::Arc;
 use crate::batch::Batch;
 use crate::change::{Change, Event, TableName};
 use crate::columns::is_unavailable;
+use crate::dead_letter::DeadLetter;
 use crate::invariant::{self, ONE_SURVIVOR_PER_KEY, SPANS_IN_ORDER, TALLY_BALANCES};
 use crate::key::Key;
-use crate::position::{Offset, Partition, Span};
+use crate::position::{Offset, Partition, Place, Span};
 use crate::refusal::{Reason, Refusal};
 use crate::version::Floor;
 
@@ -99,6 +100,16 @@ impl Fold {
         self.batch.floors.extend(floor.map(|floor| (partition.clone(), floor)));
         self.cover(partition, offset, offset.saturating_add(1), now_ms);
         Ok(())
+    }
+
+    /// Takes a record that could not be read: it has its place among the dead letters.
+    pub fn push_dead(&mut self, letter: DeadLetter, now_ms: u64) {
+        let Place { partition, offset } = letter.record.place();
+        self.batch.tally.read += 1;
+        self.batch.tally.dead_lettered += 1;
+        self.batch.bytes += letter.record.size();
+        self.batch.dead.push(letter);
+        self.cover(&partition, offset, offset.saturating_add(1), now_ms);
     }
 
     /// Marks `[.., end)` of the partition as read though nothing came: the log ends in markers.
@@ -196,6 +207,19 @@ impl Fold {
         self.batch.fills.push(fill);
         Ok(())
     }
+}
+
+/// Folds some changes of a batch anew, in this order, beside its truncates and floors. Its spans
+/// are proven by what is left of the batch.
+pub(crate) fn refold(rest: &Batch, changes: Vec<Change>) -> Result<Batch, Refusal> {
+    let mut fold = Fold::new(Limits::default());
+    fold.batch.floors.clone_from(&rest.floors);
+    fold.batch.truncates.clone_from(&rest.truncates);
+    for change in changes {
+        fold.batch.tally.read += 1;
+        fold.take(change)?;
+    }
+    Ok(fold.cut())
 }
 
 /// A truncate ends what a change may stand on: a row behind it is none that was before it. It may

@@ -83,6 +83,12 @@ impl Key {
         self.names.iter().map(|n| &**n)
     }
 
+    /// As a JSON object: [`Key::parse`] reads the same key back.
+    pub fn to_json(&self) -> String {
+        let field = |(name, value): (&str, &str)| format!("{}:{value}", serde_json::Value::from(name));
+        format!("{{{}}}", self.fields().map(field).collect::<Vec<_>>().join(","))
+    }
+
     /// The value of a field as JSON text.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.fields().find(|(n, _)| *n == name).map(|(_, v)| v)
@@ -155,6 +161,12 @@ mod tests {
         let a = Key::parse(r#"{"k":"\u0061\/b"}"#, None).unwrap();
         let b = Key::parse(r#"{"k":"a/b"}"#, Some(&a)).unwrap();
         assert_eq!(a, b);
+    }
+
+    #[test]
+    fn a_key_is_read_back_whatever_its_names_and_values_hold() {
+        let key = Key::parse(r#"{"a\"b\\":"x\ny","n":-0.10,"ü":"\u0041"}"#, None).unwrap();
+        assert_eq!(Key::parse(&key.to_json(), None), Ok(key));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::key::{Key, KeyError};
 use crate::position::{Offset, Partition};
 use crate::recognise::{Shape, recognise};
 use crate::record::Record;
-use crate::refusal::{Reason, Refusal};
+use crate::refusal::{Reason, Refusal, Refused};
 use crate::truncate::LogOrder;
 use crate::version::{Floor, Versioner};
 
@@ -91,53 +91,68 @@ impl Lane {
         self.next = self.next.max(end);
     }
 
+    /// True if a record of the partition was read whose key told its row.
+    pub fn knows_keys(&self) -> bool {
+        self.key.is_some()
+    }
+
     /// Takes the next record. After a refusal the lane stands behind the record, too: whether to
     /// go on is the caller's.
     pub fn feed(&mut self, record: Record) -> Result<Fed, Refusal> {
-        let offset = record.offset;
-        let place = record.place();
-        let refused = |reason| Refusal { place, reason };
-        if offset < self.next {
-            return Err(refused(Reason::OffsetWentBack { last: self.next - 1, found: offset }));
-        }
-        // What came before the first record was read by another run, or is not in the log any more.
-        let has_unread_past = !self.started && offset > 0;
-        self.started = true;
-        self.next = offset.saturating_add(1);
-        self.read(record, has_unread_past).map_err(refused)
+        self.take_in(record).map_err(|refused| refused.refusal)
     }
 
-    fn read(&mut self, record: Record, has_unread_past: bool) -> Result<Fed, Reason> {
-        let shape = match recognise(&record) {
+    /// As [`Lane::feed`], but a refused record is given back, so that it can be set aside.
+    pub fn take_in(&mut self, mut record: Record) -> Result<Fed, Box<Refused>> {
+        let offset = record.offset;
+        let read = if offset < self.next {
+            Err(Reason::OffsetWentBack { last: self.next - 1, found: offset })
+        } else {
+            // What came before the first record was read by another run, or is not in the log any more.
+            let has_unread_past = !self.started && offset > 0;
+            self.started = true;
+            self.next = offset.saturating_add(1);
+            self.read(&mut record, has_unread_past)
+        };
+        read.map_err(|reason| {
+            let key = self.key(record.key.as_deref()).ok();
+            Box::new(Refused { refusal: Refusal { place: record.place(), reason }, record, key })
+        })
+    }
+
+    /// Takes the bytes out of the record where it becomes an event; a refused one stays whole.
+    fn read(&mut self, record: &mut Record, has_unread_past: bool) -> Result<Fed, Reason> {
+        let shape = match recognise(record) {
             Ok(shape) => shape,
             Err(reason) => {
-                self.remember_possible_delete(&record);
+                self.remember_possible_delete(record);
                 return Err(reason);
             }
         };
         match shape {
             Shape::Control(control) => {
                 if control == Control::Signal {
-                    self.remember_possible_delete(&record);
+                    self.remember_possible_delete(record);
                 }
                 Ok(Fed { event: Event::Control(control), floor: None })
             }
             Shape::NoValue => {
-                let control = self.tombstone(&record, has_unread_past)?;
+                let control = self.tombstone(record, has_unread_past)?;
                 Ok(Fed { event: Event::Control(control), floor: None })
             }
             Shape::Truncate { source } => {
                 let (table, lineage) = (self.table(&source), self.lineage(&source));
                 let (version, floor) = self.versioner.version(&source, &lineage, false, 0, record.offset)?;
                 let order = LogOrder::of(&source.position);
-                let event = Event::Truncate(Box::new(Truncate { record, table, lineage, version, order }));
+                let event =
+                    Event::Truncate(Box::new(Truncate { record: record.take(), table, lineage, version, order }));
                 Ok(Fed { event, floor })
             }
             Shape::Row { op, after, source, schema } => {
                 let key = match self.key(record.key.as_deref()) {
                     Ok(key) => key,
                     Err(reason) => {
-                        self.remember_possible_delete(&record);
+                        self.remember_possible_delete(record);
                         return Err(reason);
                     }
                 };
@@ -152,7 +167,7 @@ impl Lane {
                 let (version, floor) = self.versioner.version(&source, &lineage, snapshot, 0, record.offset)?;
                 let may_tie = snapshot && !source.full_snapshot_form;
                 let event = Event::Change(Box::new(Change {
-                    record,
+                    record: record.take(),
                     table,
                     lineage,
                     key,

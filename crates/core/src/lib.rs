@@ -8,8 +8,10 @@
 pub mod batch;
 pub mod change;
 pub mod columns;
+pub mod dead_letter;
 pub mod debezium;
 pub mod fold;
+pub mod holds;
 pub mod invariant;
 pub mod key;
 pub mod lane;
@@ -23,6 +25,7 @@ pub mod schema;
 pub mod sink;
 pub mod tally;
 pub mod truncate;
+pub mod unfold;
 pub mod value;
 pub mod version;
 

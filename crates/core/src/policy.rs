@@ -26,7 +26,7 @@ pub fn decide(kind: FailureKind) -> Verdict {
         FailureKind::Unreachable | FailureKind::Denied | FailureKind::NotWritable | FailureKind::Overloaded => {
             Verdict::Pause
         }
-        FailureKind::Row => Verdict::Isolate,
+        FailureKind::Row | FailureKind::Constraint => Verdict::Isolate,
         FailureKind::Bug => Verdict::Bug,
         _ => Verdict::Stop,
     }
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn each_kind_of_failure_has_its_verdict() {
-        use FailureKind::{Bug, Conflict, Contract, Denied, NotWritable, Overloaded, Row, Unreachable};
+        use FailureKind::{Bug, Conflict, Constraint, Contract, Denied, NotWritable, Overloaded, Row, Unreachable};
         for (kind, verdict) in [
             (Conflict, Verdict::Retry),
             (Unreachable, Verdict::Pause),
@@ -61,6 +61,7 @@ mod tests {
             (NotWritable, Verdict::Pause),
             (Overloaded, Verdict::Pause),
             (Row, Verdict::Isolate),
+            (Constraint, Verdict::Isolate),
             (Contract, Verdict::Stop),
             (Bug, Verdict::Bug),
         ] {

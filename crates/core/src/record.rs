@@ -31,6 +31,18 @@ pub struct Record {
 }
 
 impl Record {
+    /// Takes its bytes out and leaves its place.
+    pub(crate) fn take(&mut self) -> Self {
+        Self {
+            partition: self.partition.clone(),
+            offset: self.offset,
+            timestamp_ms: self.timestamp_ms,
+            key: self.key.take(),
+            payload: self.payload.take(),
+            headers: std::mem::take(&mut self.headers),
+        }
+    }
+
     /// The place of this record.
     pub fn place(&self) -> Place {
         Place { partition: self.partition.clone(), offset: self.offset }

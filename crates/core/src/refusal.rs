@@ -1,9 +1,11 @@
 //! Why a record is not a change: what is wrong, where, and how to fix it.
 
+use crate::dead_letter::{DeadLetter, ErrorClass, table_said};
 use crate::debezium::connect::SchemaError;
 use crate::debezium::source::SourceError;
-use crate::key::KeyError;
+use crate::key::{Key, KeyError};
 use crate::position::Place;
+use crate::record::Record;
 use crate::version::VersionError;
 
 /// What to do about a record that cannot be applied.
@@ -92,6 +94,53 @@ impl Reason {
     }
 }
 
+impl Reason {
+    /// What a dead letter of this reason is called; none where the reason is never one record's
+    /// fault. A missing key is the topic's, unless other records of it have one.
+    pub fn error_class(&self) -> Option<ErrorClass> {
+        Some(match self {
+            Self::NotJson(_) | Self::EmptyValue => ErrorClass::NotJson,
+            Self::UnknownShape(_) => ErrorClass::UnknownShape,
+            Self::UnknownOp(_) => ErrorClass::UnknownOp,
+            Self::NoRow(_) => ErrorClass::NoRow,
+            Self::Key(KeyError::Missing | KeyError::NoFields) => ErrorClass::NoKey,
+            Self::Key(KeyError::NotAnObject(_) | KeyError::Null(_) | KeyError::Unavailable(_)) => ErrorClass::BadKey,
+            Self::Source(SourceError::Missing | SourceError::Field { .. }) | Self::Version(_) => ErrorClass::NoPosition,
+            Self::Schema(_) => ErrorClass::Schema,
+            Self::LoneTombstone
+            | Self::Source(SourceError::Connector(_))
+            | Self::OffsetWentBack { .. }
+            | Self::EqualVersionOtherContent { .. } => return None,
+        })
+    }
+}
+
+/// A record that was refused, whole.
+#[derive(Debug)]
+pub struct Refused {
+    /// Which, and why.
+    pub refusal: Refusal,
+    /// The record as it was read.
+    pub record: Record,
+    /// Its row's key, where that could be read.
+    pub key: Option<Key>,
+}
+
+impl Refused {
+    /// The record as a dead letter; given back where it must stop the run. `keyed`: other records
+    /// of its topic have keys.
+    pub fn into_dead_letter(self: Box<Self>, keyed: bool) -> Result<DeadLetter, Box<Self>> {
+        let class = match (self.refusal.reason.class(), self.refusal.reason.error_class()) {
+            (Class::Poison, Some(class)) => class,
+            (_, Some(ErrorClass::NoKey)) if keyed => ErrorClass::NoKey,
+            _ => return Err(self),
+        };
+        let Self { refusal, record, key } = *self;
+        let table = record.payload.as_deref().and_then(table_said).map(std::sync::Arc::new);
+        Ok(DeadLetter { record, error: refusal.to_string(), class, table, version: None, key })
+    }
+}
+
 /// A record that was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("record {place}: {reason}")]
@@ -126,6 +175,7 @@ mod tests {
             Reason::Schema(SchemaError(text())),
         ] {
             assert_eq!(poison.class(), Class::Poison, "{poison:?}");
+            assert!(poison.error_class().is_some(), "{poison:?}");
         }
         for contract in [
             Reason::LoneTombstone,

@@ -6,7 +6,8 @@ use std::future::Future;
 use std::pin::Pin;
 
 use crate::batch::Batch;
-use crate::position::{Offset, Partition, Span, TopicId};
+use crate::holds::Hold;
+use crate::position::{Offset, Partition, Place, Span, TopicId};
 use crate::version::Floor;
 
 /// A boxed future: one per batch costs nothing.
@@ -80,6 +81,8 @@ pub struct Places {
     /// Next-to-read offsets up to which the group's records are in the destination, where it keeps
     /// them with its rows.
     pub applied: Vec<(PlacedPartition, Offset)>,
+    /// Rows that are held, of the partitions that were opened.
+    pub holds: Vec<Hold>,
 }
 
 impl Places {
@@ -124,8 +127,10 @@ pub enum FailureKind {
     Overloaded,
     /// Deadlock or serialization failure: the same again may pass.
     Conflict,
-    /// A row does not fit: value out of range, constraint.
+    /// A row's value does not fit its column.
     Row,
+    /// A constraint of the table refuses a row.
+    Constraint,
     /// Key, table or scheme does not match.
     Contract,
     /// An invariant of ours is broken.
@@ -152,6 +157,8 @@ pub struct SinkError {
     pub operation: String,
     /// What happened and how to fix it. No row values.
     pub context: String,
+    /// The record at fault, where the destination, or we ahead of it, can tell.
+    pub place: Option<Place>,
     /// The error beneath, where there is one.
     pub source: Option<Box<dyn Error + Send + Sync>>,
 }
@@ -159,7 +166,15 @@ pub struct SinkError {
 impl SinkError {
     /// An error that certainly had no effect.
     pub fn new(kind: FailureKind, operation: impl Into<String>, context: impl Into<String>) -> Self {
-        Self { kind, effect: Effect::None, operation: operation.into(), context: context.into(), source: None }
+        let (operation, context) = (operation.into(), context.into());
+        Self { kind, effect: Effect::None, operation, context, place: None, source: None }
+    }
+
+    /// With the record at fault.
+    #[must_use]
+    pub fn at(mut self, place: Place) -> Self {
+        self.place = Some(place);
+        self
     }
 
     /// With the error beneath.

@@ -2,6 +2,7 @@
 
 pub mod capture;
 pub mod config;
+pub mod dead_letter;
 pub mod finding;
 pub mod kafka;
 mod owner;

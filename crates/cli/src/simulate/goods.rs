@@ -121,17 +121,17 @@ impl Goods {
 
     fn product_cell(&mut self, column: usize, engine: Engine) -> Cell {
         // Every border of a type comes up often.
-        let border = self.number(0, 5);
+        let border: u8 = self.random.random_range(0..6);
         match column {
             1 => self.name(),
             2 => Cell::text(["AB-1", "", "ÄÖ ", "12345678"][self.random.random_range(0..4)]),
             3 if engine == Engine::Postgres => Cell::Bool(border < 3),
             3 => Cell::Int(i64::from(border < 3)),
-            4 => Cell::Int([i16::MIN, i16::MAX, 0, -1, 7, 300][border.unsigned_abs() as usize].into()),
+            4 => Cell::Int([i16::MIN, i16::MAX, 0, -1, 7, 300][usize::from(border)].into()),
             5 if engine == Engine::MySql => {
-                Cell::Unsigned([u64::MAX, 1 << 63, 0, 1, 1 << 53, (1 << 53) + 1][border.unsigned_abs() as usize])
+                Cell::Unsigned([u64::MAX, 1 << 63, 0, 1, 1 << 53, (1 << 53) + 1][usize::from(border)])
             }
-            5 => Cell::Int([i64::MIN, i64::MAX, 0, -1, 1 << 53, (1 << 53) + 1][border.unsigned_abs() as usize]),
+            5 => Cell::Int([i64::MIN, i64::MAX, 0, -1, 1 << 53, (1 << 53) + 1][usize::from(border)]),
             6 => Cell::Number(match border {
                 0 => "9999999999999999999999999999.9999999999".to_owned(),
                 1 => "-0.0000000001".to_owned(),

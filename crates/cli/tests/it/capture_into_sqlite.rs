@@ -135,7 +135,7 @@ fn a_record_from_before_a_delete_replayed_alone_does_not_resurrect() {
 }
 
 /// The lines with the partitions mixed anew, each in its own order.
-fn interleaved(lines: &[String], seed: u64) -> Vec<String> {
+pub fn interleaved(lines: &[String], seed: u64) -> Vec<String> {
     let mut partitions: std::collections::BTreeMap<i64, std::collections::VecDeque<&String>> = Default::default();
     for line in lines {
         let record: serde_json::Value = serde_json::from_str(line).unwrap();

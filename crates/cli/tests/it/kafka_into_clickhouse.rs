@@ -2,6 +2,7 @@
 
 use settle_testkit::services::is_full;
 
+use crate::capture_into_sqlite::interleaved;
 use crate::live::Live;
 use crate::shop::{SHOPS, shop};
 
@@ -57,5 +58,45 @@ async fn a_run_stopped_after_some_records_resumes_as_a_new_process() {
         let rest = live.stage.run(&["--until-end"]);
         assert_eq!(rest.read, (lines.len() - stop) as u64, "nothing is read twice");
         live.assert_equals_source(&format!("stopped after {stop}")).await;
+    }
+}
+
+/// The topics with a truncate, and with values that were not sent.
+const LOOKED_UP: [(&str, &str); 3] = [
+    ("pg-hazards", "shop.public.order_items"),
+    ("pg-hazards", "shop.public.documents"),
+    ("mariadb", "mshop.mshop.order_items"),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_interleaving_of_partitions_ends_the_same() {
+    for (folder, topic) in LOOKED_UP {
+        let shop = shop(folder, topic);
+        for seed in 0..if is_full() { 10 } else { 3 } {
+            for batch in [1, 7] {
+                let lines = interleaved(&shop.lines(), seed);
+                let live = Live::of_capture(shop, &lines, &format!("max_rows = {batch}")).await;
+                live.stage.run(&["--until-end"]);
+                live.assert_equals_source(&format!("interleaving {seed}, batches of {batch}")).await;
+                live.stage.run(&["--until-end", "--group", "again"]);
+                live.assert_equals_source(&format!("interleaving {seed}, batches of {batch}, again")).await;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_stopped_before_a_truncate_or_an_unsent_value_resumes_as_a_new_process() {
+    for (folder, topic) in LOOKED_UP {
+        let shop = shop(folder, topic);
+        let lines = shop.lines();
+        let stops = if is_full() { (1..lines.len()).collect() } else { vec![1, lines.len() / 2, lines.len() - 1] };
+        for stop in stops {
+            let live = Live::of_capture(shop, &lines, "max_rows = 3").await;
+            let first = live.stage.run(&["--max-messages", &stop.to_string()]);
+            assert_eq!(first.read, stop as u64);
+            live.stage.run(&["--until-end"]);
+            live.assert_equals_source(&format!("stopped after {stop}")).await;
+        }
     }
 }

@@ -36,24 +36,40 @@ impl Live {
         live
     }
 
+    /// A pipeline that reads these lines from a capture into a fresh database.
+    pub async fn of_capture(shop: Shop, lines: &[String], batch: &str) -> Self {
+        let database = Client::with_fresh_database("shop").await;
+        let live = Self { shop, topic: shop.topic.to_owned(), stage: Stage::new(), database };
+        live.stage.write("capture.jsonl", &lines.join("\n"));
+        let source = format!("kind = \"file\"\npath = \"capture.jsonl\"\ngroup = \"{}\"\n", live.group());
+        live.configure_with(&source, "", &live.database.address().url, batch);
+        live
+    }
+
     /// Writes the configuration with ClickHouse at `url`.
     pub fn configure(&self, url: &str, batch: &str) {
+        let source = format!(
+            "kind = \"kafka\"\nbrokers = \"{}\"\ngroup = \"{}\"\ntopics = [\"{}\"]\n",
+            settle_testkit::services::kafka(),
+            self.group(),
+            self.topic,
+        );
+        let properties = "[source.properties]\n\"session.timeout.ms\" = 6000\n";
+        self.configure_with(&source, properties, url, batch);
+    }
+
+    fn configure_with(&self, source: &str, properties: &str, url: &str, batch: &str) {
         self.stage.write("password", &self.database.address().password);
         let columns: Vec<String> =
             self.shop.clickhouse.iter().map(|(name, kind)| format!("{name} = \"{kind}\"\n")).collect();
         self.stage.write(
             "settle.toml",
             &format!(
-                "[source]\nkind = \"kafka\"\nbrokers = \"{brokers}\"\ngroup = \"{group}\"\ntopics = [\"{topic}\"]\n\
-                 time_precision_mode = \"{precision}\"\n\
-                 [source.properties]\n\"session.timeout.ms\" = 6000\n\
+                "[source]\n{source}time_precision_mode = \"{precision}\"\n{properties}\
                  [sink]\nkind = \"clickhouse\"\nurl = \"{url}\"\ndatabase = \"{database}\"\nuser = \"{user}\"\n\
                  password = \"file:{password}\"\n\
                  [batch]\n{batch}\n\
                  [tables.\"{table}\".columns]\n{columns}",
-                brokers = settle_testkit::services::kafka(),
-                group = self.group(),
-                topic = self.topic,
                 precision = self.shop.time_precision,
                 database = self.database.database(),
                 user = self.database.address().user,

@@ -6,6 +6,7 @@ mod capture_into_sqlite;
 mod cases;
 mod chain;
 mod child;
+mod dead_letters;
 mod faults;
 mod kafka_into_clickhouse;
 mod kills;

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
+use crate::change::TableName;
+
 /// The position of an event in its source's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Position {
@@ -89,6 +91,14 @@ pub(crate) struct RawSource<'a> {
     file: Option<Cow<'a, str>>,
     pos: Option<u64>,
     row: Option<u64>,
+}
+
+impl RawSource<'_> {
+    /// The table that it names, whatever else is wrong with it.
+    pub(crate) fn table_name(&self) -> Option<TableName> {
+        let namespace = if self.connector.as_deref() == Some("postgresql") { &self.schema } else { &self.db };
+        Some(TableName { namespace: namespace.as_deref()?.into(), name: self.table.as_deref()?.into() })
+    }
 }
 
 impl SourceBlock {

@@ -12,4 +12,5 @@ mod settling;
 mod simulated;
 mod support;
 mod truncates;
+mod unfolding;
 mod versions;

@@ -4,6 +4,7 @@
 //! checked into types that cannot be wrong, so that a mistake is told here, with its line and its
 //! fix, and not in the middle of a run.
 
+pub mod dlq;
 mod error;
 mod raw;
 pub mod secret;
@@ -15,6 +16,7 @@ use std::path::Path;
 
 use settle_core::fold::Limits;
 
+pub use dlq::DlqConfig;
 pub use error::ConfigError;
 pub use secret::Secret;
 pub use sink::SinkConfig;
@@ -30,6 +32,8 @@ pub struct Config {
     pub sink: SinkConfig,
     /// When batches are cut.
     pub batch: Limits,
+    /// Where records that cannot be applied are set aside; without it they stop the run.
+    pub dlq: Option<DlqConfig>,
     /// Rules of the target tables.
     pub target: Target,
 }
@@ -50,7 +54,8 @@ impl Config {
         let sink = sink::check(&raw.sink, base).map_err(fail)?;
         let target = target::check(&raw, &sink).map_err(fail)?;
         let batch = batch(&raw.batch).map_err(fail)?;
-        Ok(Self { source, sink, batch, target })
+        let dlq = raw.dlq.as_ref().map(|raw| dlq::check(raw, &source.origin, base)).transpose().map_err(fail)?;
+        Ok(Self { source, sink, batch, dlq, target })
     }
 }
 

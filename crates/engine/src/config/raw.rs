@@ -13,6 +13,7 @@ pub(crate) struct Config {
     pub sink: Sink,
     #[serde(default)]
     pub batch: Batch,
+    pub dlq: Option<Dlq>,
     #[serde(default)]
     pub tables: BTreeMap<String, Table>,
 }
@@ -70,6 +71,17 @@ pub(crate) struct Batch {
     pub max_rows: Option<usize>,
     pub max_bytes: Option<usize>,
     pub max_age_ms: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Dlq {
+    pub topic: Option<String>,
+    pub path: Option<String>,
+    pub brokers: Option<String>,
+    pub properties: Option<BTreeMap<String, toml::Value>>,
+    pub max_ratio: Option<f64>,
+    pub min_records: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]

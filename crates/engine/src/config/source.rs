@@ -124,27 +124,34 @@ fn kafka(raw: &raw::Source, topics: Vec<String>) -> Result<Origin, String> {
     if topics.is_empty() {
         return Err("[source] topics is missing: list topics or patterns, as [\"shop.public.*\"]".to_owned());
     }
-    let mut properties = BTreeMap::new();
-    for (name, value) in raw.properties.iter().flatten() {
-        let text = match value {
-            toml::Value::String(text) if text.starts_with("env:") || text.starts_with("file:") => {
-                super::Secret::read(&format!("[source.properties] {name}"), text)?.reveal().to_owned()
-            }
-            toml::Value::String(_) if name.contains("password") || name.contains("secret") => {
-                return Err(format!("[source.properties] {name}: name the secret as \"env:NAME\" or \"file:PATH\""));
-            }
-            value => {
-                scalar(value).ok_or_else(|| format!("[source.properties] {name} is neither text, number nor bool"))?
-            }
-        };
-        properties.insert(name.clone(), text);
-    }
+    let properties = properties("[source.properties]", raw.properties.as_ref())?;
     Ok(Origin::Kafka {
         brokers: brokers.ok_or("[source] brokers is missing: give host:port of the cluster")?,
         topics,
         instance: raw.instance.clone(),
         properties,
     })
+}
+
+/// librdkafka's properties as they are written in `section`, secrets read.
+pub(super) fn properties(
+    section: &str,
+    raw: Option<&BTreeMap<String, toml::Value>>,
+) -> Result<BTreeMap<String, String>, String> {
+    let mut properties = BTreeMap::new();
+    for (name, value) in raw.into_iter().flatten() {
+        let text = match value {
+            toml::Value::String(text) if text.starts_with("env:") || text.starts_with("file:") => {
+                super::Secret::read(&format!("{section} {name}"), text)?.reveal().to_owned()
+            }
+            toml::Value::String(_) if name.contains("password") || name.contains("secret") => {
+                return Err(format!("{section} {name}: name the secret as \"env:NAME\" or \"file:PATH\""));
+            }
+            value => scalar(value).ok_or_else(|| format!("{section} {name} is neither text, number nor bool"))?,
+        };
+        properties.insert(name.clone(), text);
+    }
+    Ok(properties)
 }
 
 fn paths(raw: &raw::Source, base: &Path) -> Result<Vec<PathBuf>, String> {

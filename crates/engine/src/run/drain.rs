@@ -29,16 +29,17 @@ impl Run {
         let limit = (error.is_some() || why == End::Interrupted).then(|| self.drain_limit());
         let ended = match &error {
             _ if self.shutdown.request() == Request::Abort => Ok(Drained::CutShort),
-            // A failed sink writes nothing more; what it wrote before is committed.
-            Some(RunError::Sink(_) | RunError::Bug(_)) => self.commit_all(limit).await,
+            // What the writer wrote before it failed is committed.
+            Some(RunError::Bug(_)) => self.commit_all(limit).await,
+            Some(_) if self.writer_ended => self.commit_all(limit).await,
             _ => match self.drain(limit).await {
-                Err(RunError::Sink(failed)) => {
+                Err(failed) if self.writer_ended => {
                     // It failed while draining: what it wrote before is committed, too.
                     let limit = self.drain_limit();
                     if let Err(also) = self.commit_all(Some(limit)).await {
                         tracing::warn!(error = %also, "offsets could not be committed; what they cover will be delivered again");
                     }
-                    Err(RunError::Sink(failed))
+                    Err(failed)
                 }
                 drained => drained,
             },

@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use settle_core::position::Partition;
-use settle_core::sink::{PlacedPartition, Sink};
+use settle_core::sink::PlacedPartition;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use super::attempts::Patience;
 use super::commits::Commits;
 use super::line::Line;
 use super::progress::{self, Show};
 use super::report::{End, Report};
-use super::writer::{self, Applied, Order, Patience};
-use super::{Ended, Options, RunError, gap};
+use super::writer::{self, Applied, Order};
+use super::{Destination, Ended, Options, RunError, gap};
 use crate::config::Target;
 use crate::shutdown::{Request, Shutdown};
 use crate::source::{Assignment, Source, SourceError, SourceEvent, SourceFailure};
@@ -20,7 +21,7 @@ use crate::source::{Assignment, Source, SourceError, SourceEvent, SourceFailure}
 /// Runs the pipeline from `source` to `sink` until it ends.
 pub async fn run(
     source: Source,
-    sink: Box<dyn Sink>,
+    destination: impl Into<Destination>,
     target: Target,
     options: Options,
     show: Show,
@@ -30,9 +31,12 @@ pub async fn run(
     let (orders, order_queue) = mpsc::channel(4);
     let (proof_sender, proofs) = mpsc::channel(4);
     let patience = Patience { deadline: options.deadline };
-    let writer = tokio::spawn(writer::write(sink, order_queue, proof_sender, show.pause, patience));
+    let destination = destination.into();
+    let mut line = Line::new(options.limits, options.lone_tombstones, options.max_messages, target);
+    line.sets_aside = destination.dead_letters.is_some();
+    let writer = tokio::spawn(writer::write(destination, order_queue, proof_sender, show.pause, patience));
     let mut run = Run {
-        line: Line::new(options.limits, options.lone_tombstones, options.max_messages, target),
+        line,
         commits: Commits::new(source.offsets),
         events: source.events,
         orders,
@@ -45,6 +49,7 @@ pub async fn run(
         revoking: Vec::new(),
         caught_up: false,
         source_ended: false,
+        writer_ended: false,
         progress: show.progress,
         report: Report::default(),
     };
@@ -86,6 +91,8 @@ pub(super) struct Run {
     pub(super) revoking: Vec<Revoking>,
     pub(super) caught_up: bool,
     pub(super) source_ended: bool,
+    /// It failed, and writes nothing more.
+    pub(super) writer_ended: bool,
     pub(super) progress: watch::Sender<progress::Progress>,
     pub(super) report: Report,
 }
@@ -182,9 +189,11 @@ impl Run {
     }
 
     pub(super) fn settle(&mut self, applied: Option<Applied>) -> Result<(), RunError> {
-        let Applied { batch, result, retries } = applied.ok_or(RunError::Bug("writer"))?;
+        let Applied { result, buried, retries } = applied.ok_or(RunError::Bug("writer"))?;
         self.report.retries += retries;
-        let proof = result.map_err(RunError::Sink)?;
+        self.writer_ended |= result.is_err();
+        let (batch, proof) = result?;
+        self.report.bury(buried);
         self.commits.add(self.line.settle(&batch, proof));
         Ok(())
     }

@@ -23,6 +23,8 @@ const MAX_IN_FLIGHT: usize = 2;
 struct Slot {
     lane: Lane,
     generation: u64,
+    /// The group had committed an offset of it.
+    resumed: bool,
     /// Offsets below this were taken in before, by this run or as the destination says.
     seen: Offset,
     /// A bounded run reads nothing more of it.
@@ -50,6 +52,8 @@ pub(super) struct Line {
     orphans: BTreeSet<Partition>,
     max_messages: Option<u64>,
     lone_tombstones: LoneTombstones,
+    /// Records that alone are at fault become dead letters; they stop the run otherwise.
+    pub(super) sets_aside: bool,
     /// Counts of what was read; `tally` has what became durable.
     pub(super) taken: u64,
     pub(super) redelivered: u64,
@@ -77,6 +81,7 @@ impl Line {
             orphans: BTreeSet::new(),
             max_messages,
             lone_tombstones,
+            sets_aside: false,
             taken: 0,
             redelivered: 0,
             tally: Tally::default(),
@@ -92,12 +97,12 @@ impl Line {
     /// Takes partitions on, with what the destination knows of their places.
     pub(super) fn assign(&mut self, assignments: Vec<Assignment>, places: &Places) {
         for assignment in assignments {
-            let Assignment { partition, topic_id, start, generation, .. } = assignment;
+            let Assignment { partition, topic_id, start, resumed, generation } = assignment;
             let floors = topic_id.map(|id| places.floors_of(id, &partition)).unwrap_or_default();
             let recorded = topic_id.and_then(|id| places.applied_of(id, &partition)).unwrap_or(0);
             let seen = self.high.get(&partition).copied().unwrap_or(0).max(recorded);
             let lane = Lane::new(partition.clone(), start, &floors, self.lone_tombstones);
-            self.slots.insert(partition, Slot { lane, generation, seen, ended: false, reached: false });
+            self.slots.insert(partition, Slot { lane, generation, resumed, seen, ended: false, reached: false });
         }
     }
 
@@ -138,7 +143,17 @@ impl Line {
                     let Some(record) = self.backlog.pop_front() else { return Ok(()) };
                     let Some(slot) = self.slots.get_mut(&record.partition) else { continue };
                     let (partition, offset) = (record.partition.clone(), record.offset);
-                    let fed = slot.lane.feed(record)?;
+                    let fed = match slot.lane.take_in(record) {
+                        Ok(fed) => fed,
+                        Err(refused) if self.sets_aside => {
+                            let keyed = self.has_keys(&partition);
+                            let letter = refused.into_dead_letter(keyed).map_err(|refused| refused.refusal)?;
+                            self.fold.push_dead(letter, now_ms);
+                            self.count(partition, offset);
+                            continue;
+                        }
+                        Err(refused) => return Err(refused.refusal.into()),
+                    };
                     self.owners.check(&fed.event).map_err(RunError::Source)?;
                     (partition, offset, fed)
                 }
@@ -149,14 +164,25 @@ impl Line {
                 return Ok(());
             }
             self.fold.push(&partition, offset, fed.event, fed.floor, now_ms)?;
-            self.taken += 1;
-            if self.slots.get(&partition).is_some_and(|slot| offset < slot.seen) {
-                self.redelivered += 1;
-            }
-            let high = self.high.entry(partition).or_insert(0);
-            *high = (*high).max(offset + 1);
+            self.count(partition, offset);
         }
         Ok(())
+    }
+
+    fn count(&mut self, partition: Partition, offset: Offset) {
+        self.taken += 1;
+        if self.slots.get(&partition).is_some_and(|slot| offset < slot.seen) {
+            self.redelivered += 1;
+        }
+        let high = self.high.entry(partition).or_insert(0);
+        *high = (*high).max(offset + 1);
+    }
+
+    /// True if records of the partition's topic have keys: one was read, or the group has been
+    /// here before and went on. Where none has, it is the topic that lacks them, not a record.
+    fn has_keys(&self, partition: &Partition) -> bool {
+        let of_topic = self.slots.iter().filter(|(other, _)| other.topic == partition.topic);
+        of_topic.map(|(_, slot)| slot).any(|slot| slot.resumed || slot.lane.knows_keys())
     }
 
     /// Everything below `end` was delivered; what is left there are markers.

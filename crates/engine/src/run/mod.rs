@@ -3,6 +3,8 @@
 //! Records flow one way (source → line → writer), proofs come back, and only a proof moves an
 //! offset. Nothing here knows Kafka or a destination.
 
+mod attempts;
+mod burial;
 mod commits;
 mod drain;
 mod flow;
@@ -17,12 +19,16 @@ use std::time::Duration;
 
 use settle_core::fold::Limits;
 use settle_core::lane::LoneTombstones;
-use settle_core::refusal::Refusal;
-use settle_core::sink::SinkError;
+use settle_core::policy::{Verdict, decide};
+use settle_core::refusal::{Class, Refusal};
+use settle_core::sink::{Sink, SinkError};
 
+pub use burial::TooMany;
 pub use flow::run;
 pub use report::{End, Report};
 
+use crate::config::dlq::DlqLimit;
+use crate::dead_letter::DeadLetters;
 use crate::source::SourceError;
 
 /// When a run ends, and how it gathers.
@@ -44,6 +50,33 @@ pub struct Options {
     pub drain_timeout: Duration,
 }
 
+/// Where a run writes: rows to a sink, and what cannot be applied to where dead letters are kept.
+pub struct Destination {
+    sink: Box<dyn Sink>,
+    dead_letters: Option<(Box<dyn DeadLetters>, DlqLimit)>,
+}
+
+impl Destination {
+    /// Records that cannot be applied are set aside there, as long as they are few.
+    #[must_use]
+    pub fn with_dead_letters(self, store: Box<dyn DeadLetters>, limit: DlqLimit) -> Self {
+        Self { dead_letters: Some((store, limit)), ..self }
+    }
+}
+
+impl<S: Sink + 'static> From<Box<S>> for Destination {
+    fn from(sink: Box<S>) -> Self {
+        Self::from(sink as Box<dyn Sink>)
+    }
+}
+
+impl From<Box<dyn Sink>> for Destination {
+    /// Without a place for dead letters: a record that cannot be applied stops the run.
+    fn from(sink: Box<dyn Sink>) -> Self {
+        Self { sink, dead_letters: None }
+    }
+}
+
 /// Why a run failed. What came before the record, or the batch, at fault is durable; it is committed
 /// too unless the source itself is what failed.
 #[derive(Debug, thiserror::Error)]
@@ -52,11 +85,17 @@ pub enum RunError {
     #[error("source: {0}")]
     Source(#[source] SourceError),
     /// The destination.
-    #[error("sink: {0}")]
+    #[error("sink: {0}{way_out}", way_out = way_out(decide(.0.kind) == Verdict::Isolate))]
     Sink(#[source] SinkError),
     /// A record.
-    #[error("{0}")]
+    #[error("{0}{way_out}", way_out = way_out(.0.reason.class() == Class::Poison))]
     Record(#[from] Refusal),
+    /// Where dead letters are kept.
+    #[error("dead letters: {0}")]
+    DeadLetters(#[source] SinkError),
+    /// Too many records cannot be applied.
+    #[error("{0}")]
+    TooManyDeadLetters(TooMany),
     /// A task of ours ended without a word.
     #[error("the {0} stopped without saying why; this is a bug in settle")]
     Bug(&'static str),
@@ -69,4 +108,13 @@ pub struct Ended {
     pub report: Report,
     /// The failure, if it was one.
     pub error: Option<RunError>,
+}
+
+/// How to go on past a record that alone is at fault: such a failure is only seen without a [dlq].
+fn way_out(one_record: bool) -> &'static str {
+    if one_record {
+        "; to set such records aside and go on, say where: [dlq] path = \"dead.jsonl\", or topic = \"NAME\""
+    } else {
+        ""
+    }
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use settle_core::tally::Tally;
 
+use super::burial::Buried;
+
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -51,8 +53,12 @@ pub struct Report {
     pub unsettled: u64,
     /// Batches that became durable.
     pub batches: u64,
-    /// Attempts beyond the first to write a batch.
+    /// Attempts beyond the first to write a batch or its dead letters.
     pub retries: u64,
+    /// Dead letters by their error class.
+    pub dead_letters_by_class: BTreeMap<String, u64>,
+    /// Dead letters whose bytes were too many for where they are kept: their origin is.
+    pub dlq_truncated: u64,
     /// Partitions assigned, counting every assignment.
     pub assigned: u64,
     /// Partitions revoked in an orderly way.
@@ -66,6 +72,14 @@ pub struct Report {
 }
 
 impl Report {
+    /// Counts what was set aside of a batch.
+    pub(super) fn bury(&mut self, buried: Buried) {
+        self.dlq_truncated += buried.truncated;
+        for (class, count) in buried.by_class {
+            *self.dead_letters_by_class.entry(class.to_owned()).or_default() += count;
+        }
+    }
+
     /// True if every record read is in exactly one place (or waits to be delivered again).
     pub fn balances(&self) -> bool {
         self.tally.read == self.tally.placed() + self.unsettled

@@ -1,17 +1,23 @@
 //! The writer: one task that owns the sink and applies batches one after the other.
 //!
 //! One batch at a time keeps the order that TOAST look-ups rely on: a batch is applied only when
-//! every earlier one is durable.
+//! every earlier one is durable. A batch with a poison row is applied in pieces, its dead letters
+//! are made safe, and only what is left of it, with the spans, proves anything.
 
-use std::time::Duration;
+use std::collections::HashMap;
 
 use settle_core::batch::Batch;
-use settle_core::policy::{Verdict, backoff_ms, decide};
-use settle_core::sink::{Durable, PlacedPartition, Places, Sink, SinkError};
+use settle_core::holds::Holds;
+use settle_core::policy::{Verdict, decide};
+use settle_core::position::{Partition, TopicId};
+use settle_core::sink::{Durable, FailureKind, PlacedPartition, Places, Sink, SinkError};
+use settle_core::unfold::{Pieces, Ready, prepare};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::Instant;
 
+use super::attempts::{Attempts, Patience};
+use super::burial::{Burial, Buried};
 use super::progress::Pause;
+use super::{Destination, RunError};
 
 /// Work for the writer.
 pub(super) enum Order {
@@ -21,59 +27,37 @@ pub(super) enum Order {
     Apply(Box<Batch>),
 }
 
-/// A batch with its proof, or with why there is none.
+/// A batch with its proof, or why there is none.
 pub(super) struct Applied {
-    pub(super) batch: Box<Batch>,
-    pub(super) result: Result<Durable, SinkError>,
+    pub(super) result: Result<(Box<Batch>, Durable), RunError>,
+    pub(super) buried: Buried,
     pub(super) retries: u64,
-}
-
-/// How long the environment may be away.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
-    /// Give up after this; for ever where none.
-    pub(super) deadline: Option<Duration>,
 }
 
 /// Runs until the orders end.
 pub(super) async fn write(
-    mut sink: Box<dyn Sink>,
+    destination: Destination,
     mut orders: mpsc::Receiver<Order>,
     proofs: mpsc::Sender<Applied>,
     pause: watch::Sender<Option<Pause>>,
     patience: Patience,
 ) {
+    let Destination { sink, dead_letters } = destination;
+    let burial = dead_letters.map(|(store, limit)| Burial::new(store, limit));
+    let mut writer = Writer { sink, burial, holds: Holds::default(), topic_ids: HashMap::new() };
     while let Some(order) = orders.recv().await {
+        let mut attempts = Attempts::new(patience, &pause);
         match order {
             Order::Open(parts, reply) => {
-                let mut attempts = Attempts::new(patience, &pause);
-                let result = loop {
-                    match sink.open(&parts).await {
-                        Ok(places) => break Ok(places),
-                        Err(error) => {
-                            if let Err(error) = attempts.wait_after(error).await {
-                                break Err(error);
-                            }
-                        }
-                    }
-                };
+                let result = writer.open(&parts, &mut attempts).await;
                 // Nobody waits for the answer once the run has ended.
                 let _ = reply.send(result);
             }
             Order::Apply(batch) => {
-                let mut attempts = Attempts::new(patience, &pause);
-                let result = loop {
-                    match sink.apply(&batch).await {
-                        Ok(proof) => break Ok(proof),
-                        Err(error) => {
-                            if let Err(error) = attempts.wait_after(error).await {
-                                break Err(error);
-                            }
-                        }
-                    }
-                };
+                let mut buried = Buried::default();
+                let result = writer.settle(batch, &mut attempts, &mut buried).await;
                 let failed = result.is_err();
-                let applied = Applied { batch, result, retries: attempts.made };
+                let applied = Applied { result, buried, retries: attempts.made };
                 if proofs.send(applied).await.is_err() || failed {
                     // A later batch must not be applied when an earlier one was not.
                     return;
@@ -84,48 +68,84 @@ pub(super) async fn write(
     }
 }
 
-/// The attempts at one order.
-struct Attempts<'a> {
-    patience: Patience,
-    pause: &'a watch::Sender<Option<Pause>>,
-    away_since: Option<Instant>,
-    made: u64,
+struct Writer {
+    sink: Box<dyn Sink>,
+    burial: Option<Burial>,
+    holds: Holds,
+    topic_ids: HashMap<Partition, TopicId>,
 }
 
-impl<'a> Attempts<'a> {
-    fn new(patience: Patience, pause: &'a watch::Sender<Option<Pause>>) -> Self {
-        Self { patience, pause, away_since: None, made: 0 }
-    }
-
-    /// Waits before the next attempt, or gives the error back where there is none.
-    async fn wait_after(&mut self, error: SinkError) -> Result<(), SinkError> {
-        let verdict = decide(error.kind);
-        if !matches!(verdict, Verdict::Retry | Verdict::Pause) {
-            return Err(error);
-        }
-        let since = *self.away_since.get_or_insert_with(Instant::now);
-        if self.patience.deadline.is_some_and(|deadline| since.elapsed() >= deadline) {
-            return Err(error);
-        }
-        self.made += 1;
-        if verdict == Verdict::Pause {
-            if self.made == 1 {
-                tracing::warn!(error = %error, "paused: the destination is away, trying again");
+impl Writer {
+    async fn open(&mut self, parts: &[PlacedPartition], attempts: &mut Attempts<'_>) -> Result<Places, SinkError> {
+        let places = loop {
+            match self.sink.open(parts).await {
+                Ok(places) => break places,
+                Err(error) => attempts.wait_after(error).await?,
             }
-            self.pause.send_replace(Some(Pause { why: error.to_string() }));
+        };
+        self.topic_ids.extend(parts.iter().map(|part| (part.partition.clone(), part.topic_id)));
+        self.holds.open(parts.iter().map(|part| &part.partition), places.holds.clone());
+        Ok(places)
+    }
+
+    /// Makes everything of the batch durable, each record in its place.
+    async fn settle(
+        &mut self,
+        batch: Box<Batch>,
+        attempts: &mut Attempts<'_>,
+        buried: &mut Buried,
+    ) -> Result<(Box<Batch>, Durable), RunError> {
+        let Self { sink, burial, holds, topic_ids } = self;
+        if let Some(burial) = burial {
+            burial.read(batch.tally().read);
         }
-        let attempt = u32::try_from(self.made).unwrap_or(u32::MAX);
-        let mut wait = Duration::from_millis(backoff_ms(attempt, jitter(self.made)));
-        if let Some(deadline) = self.patience.deadline {
-            wait = wait.min(deadline.saturating_sub(since.elapsed()));
+        let mut pieces = match prepare(batch, holds) {
+            Ready::Pieces(pieces) => pieces,
+            Ready::Whole(letters, batch) => {
+                if let Some(burial) = burial {
+                    burial.write(letters, topic_ids, attempts, buried).await?;
+                }
+                match apply(sink, &batch, attempts).await {
+                    Ok(proof) => return Ok((batch, proof)),
+                    Err(error) if decide(error.kind) == Verdict::Isolate && burial.is_some() => {
+                        Pieces::of_refused(*batch, holds, &error)
+                    }
+                    Err(error) => return Err(RunError::Sink(error)),
+                }
+            }
+        };
+        let Some(burial) = burial else { return Err(RunError::Sink(nowhere_to_go(&pieces))) };
+        burial.check(pieces.dead_letters())?;
+        while let Some(piece) = pieces.next_piece()? {
+            match apply(sink, &piece, attempts).await {
+                Ok(proof) => pieces.applied(&piece, proof.outcome),
+                Err(error) if decide(error.kind) == Verdict::Isolate => pieces.refused(piece, &error),
+                Err(error) => return Err(RunError::Sink(error)),
+            }
+            // Before more is looked for: a topic of poison is not taken apart to its last record.
+            burial.check(pieces.dead_letters())?;
         }
-        tokio::time::sleep(wait).await;
-        Ok(())
+        let (letters, rest) = pieces.finish();
+        burial.write(letters, topic_ids, attempts, buried).await?;
+        let proof = apply(sink, &rest, attempts).await.map_err(RunError::Sink)?;
+        Ok((Box::new(rest), proof))
     }
 }
 
-/// Spreads the retries of several instances; not random for anyone, different for each process.
-fn jitter(attempt: u64) -> f64 {
-    let mixed = (u64::from(std::process::id()) ^ attempt).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
-    f64::from(u32::try_from(mixed).unwrap_or(0)) / f64::from(1 << 24)
+async fn apply(sink: &mut Box<dyn Sink>, batch: &Batch, attempts: &mut Attempts<'_>) -> Result<Durable, SinkError> {
+    loop {
+        match sink.apply(batch).await {
+            Ok(proof) => {
+                attempts.succeeded();
+                return Ok(proof);
+            }
+            Err(error) => attempts.wait_after(error).await?,
+        }
+    }
+}
+
+/// A record follows a dead letter of an earlier run, and this one has no place for it.
+fn nowhere_to_go(pieces: &Pieces<'_>) -> SinkError {
+    let why = pieces.dead_letters().first().map(|letter| letter.error.clone()).unwrap_or_default();
+    SinkError::new(FailureKind::Contract, "apply a batch", format!("{why}; or name a [dlq] as that run had"))
 }

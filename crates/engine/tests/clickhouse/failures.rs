@@ -210,7 +210,7 @@ async fn a_constraint_of_the_table_is_the_rows_fault_and_its_values_are_not_show
             .apply(creating(), &batch(&[event("c", 100, r#"{"id":4711}"#, r#"{"id":4711,"v":"secret"}"#)]))
             .await
             .unwrap_err();
-        assert_eq!(error.kind, FailureKind::Row);
+        assert_eq!(error.kind, FailureKind::Constraint);
         assert_eq!(
             stage.message(&error),
             "inserting into `shop`.`t`: record srv.public.t:0:0: the server refused: code 469: VIOLATED_CONSTRAINT (Constraint `small`)"

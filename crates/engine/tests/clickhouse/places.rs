@@ -3,10 +3,10 @@
 use settle_core::change::Lineage;
 use settle_core::sink::{FailureKind, Sink};
 use settle_core::version::Floor;
-use settle_engine::config::Target;
+use settle_engine::config::{TableRule, Target};
 use settle_engine::sinks::clickhouse::ClickHouse;
 
-use crate::records::{Log, event};
+use crate::records::{Log, batch, event};
 use crate::stage::{apply, declaring, open, parts, staged, topic_id};
 
 const ID_V: &[(&str, &str)] = &[("id", "Int64"), ("v", "Nullable(String)")];
@@ -112,6 +112,84 @@ async fn rows_of_an_epoch_that_nobody_recorded_are_refused() {
         stage.run("INSERT INTO settle_meta (kind, offset, value) VALUES ('epoch', 0, 1)").await;
         let mut sink = stage.sink(declaring(ID_V)).await;
         apply(&mut sink, &first).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_table_that_another_pipeline_fills_is_refused() {
+    staged(async |stage| {
+        let row = || event("c", 10, r#"{"id":1}"#, r#"{"id":1,"v":"a"}"#);
+        stage.apply(declaring(ID_V), &batch(&[row()])).await.unwrap();
+        // The same again is the same pipeline, or another instance of it.
+        stage.apply(declaring(ID_V), &batch(&[row()])).await.unwrap();
+        let error = stage.apply(declaring(ID_V), &batch(&[row().of_database("blog")])).await.unwrap_err();
+        assert_eq!(error.kind, FailureKind::Contract);
+        assert_eq!(
+            stage.message(&error),
+            "preparing the table for public.t of srv/blog: public.t of srv/blog would be written to table t, which is filled \
+             from public.t of srv/shop: positions of two servers do not compare; give it another name, in a pipeline of its \
+             own: [tables.\"public.t\"] name = \"…\""
+        );
+        let mut target = declaring(ID_V);
+        target.tables.insert("public.u".into(), TableRule { name: Some("t".into()), ..TableRule::default() });
+        let error = stage.apply(target, &batch(&[row().of_table("u")])).await.unwrap_err();
+        assert!(error.context.contains("the keys of two tables would mix"), "{error}");
+        assert_eq!(stage.rows("SELECT count() FROM t").await, ["2"]);
+        assert_eq!(
+            stage.rows("SELECT subject FROM settle_meta FINAL WHERE kind = 'table'").await,
+            ["[\"t\",[\"srv\",\"shop\",\"public\",\"t\"]]"]
+        );
+    })
+    .await;
+}
+
+/// Two that claim a table at once: the one that was there first, and not the one that reads first.
+#[tokio::test]
+async fn of_two_claims_the_earlier_one_counts() {
+    staged(async |stage| {
+        drop(stage.sink(declaring(ID_V)).await);
+        for (server, at) in [("z", "2024-01-01 00:00:00.001"), ("a", "2024-01-01 00:00:00.002")] {
+            stage
+                .run(&format!(
+                    "INSERT INTO settle_meta (kind, topic_id, partition, subject, written_at) VALUES ('table', \
+                     '00000000-0000-0000-0000-000000000000', 0, '[\"t\",[\"{server}\",\"shop\",\"public\",\"t\"]]', '{at}')"
+                ))
+                .await;
+        }
+        let row = event("c", 10, r#"{"id":1}"#, r#"{"id":1,"v":"a"}"#);
+        let error = stage.apply(declaring(ID_V), &batch(&[row])).await.unwrap_err();
+        assert!(error.context.contains("which is filled from public.t of z/shop"), "{error}");
+    })
+    .await;
+}
+
+/// Instances of one group that start together: everything is created, altered and shown once.
+#[tokio::test]
+async fn instances_that_start_together_share_everything() {
+    staged(async |stage| {
+        let mut target = declaring(ID_V);
+        target.tables.insert("public.u".into(), target.tables["public.t"].clone());
+        let work = async |instance: u64| {
+            let mut sink = ClickHouse::new(stage.config(), target.clone()).unwrap();
+            open(&mut sink).await.unwrap();
+            let mut log = Log::default();
+            for step in 0..4u64 {
+                let id = instance * 10 + step;
+                let key = format!(r#"{{"id":{id}}}"#);
+                // Each brings a column of its own, and one that all bring.
+                let after = format!(r#"{{"id":{id},"v":"a","c{}":{id},"all{step}":1}}"#, instance % 3);
+                let row = event("c", 100 + id, &key, &after);
+                let rows = log.batch(&[row.clone(), row.of_table("u")]);
+                apply(&mut sink, &rows).await.unwrap();
+            }
+        };
+        tokio::join!(work(0), work(1), work(2), work(3));
+        for table in ["t", "u"] {
+            let shown = format!("SELECT count(), sum(v = 'a'), sum(all0), sum(all3), count(c0) + count(c1) + count(c2) FROM {table}_current");
+            assert_eq!(stage.rows(&shown).await, ["16\t16\t4\t4\t16"], "{table}");
+        }
+        assert_eq!(stage.rows("SELECT kind, count() FROM settle_meta FINAL GROUP BY kind ORDER BY kind").await, ["scheme\t1", "table\t2"]);
     })
     .await;
 }

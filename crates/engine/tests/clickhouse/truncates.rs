@@ -160,6 +160,40 @@ async fn the_view_is_right_before_anything_is_deleted() {
     .await;
 }
 
+/// The view is made anew by an instance that has not read of the truncate.
+#[tokio::test]
+async fn the_view_stays_right_when_another_instance_makes_it_anew() {
+    staged(async |stage| {
+        let (proxy, address) = Proxy::before_clickhouse().await;
+        let mut log = Log::default();
+        let mut other = stage.sink_at(&address, declaring(COLUMNS)).await;
+        apply(&mut other, &log.batch(&[row("c", 10, 1, "a"), row("c", 20, 2, "b")])).await.unwrap();
+        let wider = log.batch(&[event("c", 40, r#"{"id":3}"#, r#"{"id":3,"v":"c","more":1}"#)]);
+        let emptied = log.batch(&[truncate(30).on(2)]);
+        // It has read the truncates, and is about to add a column.
+        proxy.plan(Plan::new(Fault::Hang).containing("ADD COLUMN"));
+        let widening = apply(&mut other, &wider);
+        let truncating = async {
+            proxy.wait_until(|counters| counters.hung == 1).await;
+            apply(&mut stage.sink(declaring(COLUMNS)).await, &emptied).await.unwrap();
+            // Written behind the DELETE by one who died.
+            let version = 20u128 << 64 | 20;
+            stage
+                .run(&format!("INSERT INTO t (id, v, _op, _version) VALUES (2, 'b', 'c', toUInt128('{version}'))"))
+                .await;
+            proxy.plan(Plan::new(Fault::Hang).containing("ArrowStream"));
+            proxy.wait_until(|counters| counters.hung == 2).await;
+            assert_eq!(stage.rows("SELECT id, v, more FROM t_current").await, Vec::<String>::new());
+            proxy.pass();
+        };
+        let (written, ()) = tokio::join!(widening, truncating);
+        written.unwrap();
+        assert_eq!(stage.rows("SELECT id, v, more FROM t_current").await, ["3\tc\t1"]);
+        assert_eq!(stage.rows("SELECT count() FROM t").await, ["1"], "and its own DELETE found the row");
+    })
+    .await;
+}
+
 /// One instance has read rows, and holds them in its hand while another truncates.
 #[tokio::test]
 async fn rows_that_arrive_behind_the_delete_are_deleted_by_the_one_who_wrote_them() {

@@ -72,7 +72,7 @@ fn a_row_that_is_refused_takes_its_whole_batch_with_it() {
     database.run("CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT CHECK (v <> 'read'))");
     let mut sink = database.sink(target(), &log.records);
     let error = apply(&mut sink, &batch(&log.records)).unwrap_err();
-    assert_eq!((error.kind, error.effect), (FailureKind::Row, Effect::None));
+    assert_eq!((error.kind, error.effect), (FailureKind::Constraint, Effect::None));
     assert_eq!(error.to_string(), "write to \"t\": record s.public.t:1:0: CHECK constraint failed: v <> 'read'");
     assert_eq!(database.count("t"), 0);
     let left = "SELECT count(*) FROM settle_meta WHERE kind <> 'scheme'";
@@ -93,7 +93,7 @@ fn a_batch_of_several_tables_is_one_transaction() {
     database.run("CREATE TABLE u (id INTEGER PRIMARY KEY, v TEXT CHECK (v <> 'bad'))");
     let mut sink = database.sink(target(), &records);
     let error = apply(&mut sink, &batch(&records)).unwrap_err();
-    assert_eq!(error.kind, FailureKind::Row);
+    assert_eq!(error.kind, FailureKind::Constraint);
     assert_eq!(database.one::<i64>("SELECT count(*) FROM sqlite_schema WHERE name = 't'"), 0);
     records.truncate(4);
     assert_eq!(apply(&mut sink, &batch(&records)).unwrap(), Outcome { applied: 3, stale: 0 });

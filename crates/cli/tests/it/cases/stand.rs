@@ -65,6 +65,8 @@ pub struct Settings {
     pub sink: String,
     /// Lines of `[batch]`.
     pub batch: String,
+    /// Whether records that cannot be applied are set aside, in `dead.jsonl`.
+    pub dlq: bool,
     /// Lines of `[tables."…"]`, by source table.
     pub tables: BTreeMap<String, String>,
     /// Declared columns, by source table.
@@ -164,8 +166,11 @@ impl Stand {
                 )
             }
         };
-        let Settings { source: more, sink: sink_more, batch, tables, columns } = &self.settings;
+        let Settings { source: more, sink: sink_more, batch, dlq, tables, columns } = &self.settings;
         let mut text = format!("[source]\n{source}{more}\n[sink]\n{sink}{sink_more}\n[batch]\n{batch}\n");
+        if *dlq {
+            text.push_str("[dlq]\npath = \"dead.jsonl\"\n");
+        }
         for (table, lines) in tables {
             text.push_str(&format!("[tables.{}]\n{lines}\n", Value::from(table.as_str())));
         }

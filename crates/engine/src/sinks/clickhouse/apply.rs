@@ -79,7 +79,7 @@ pub(crate) async fn table(
     let unsent = stored::in_order(&rows, &unsent);
     let mut left = unsent.as_slice();
     while !left.is_empty() {
-        let size = known.max_looked_up.unwrap_or(MAX_LOOKED_UP).min(left.len());
+        let size = known.max_looked_up.unwrap_or(MAX_LOOKED_UP).min(MAX_LOOKED_UP).min(left.len());
         let Some(found) = stored::look_up(&encoder, known, &left[..size], &lost, cuts).await? else {
             known.max_looked_up = Some(size.div_ceil(2));
             continue;
@@ -89,6 +89,8 @@ pub(crate) async fn table(
         }
         outcome.stale += found.stale;
         left = &left[size..];
+        // Long values may be over: a look-up that is too long again costs one answer.
+        known.max_looked_up = known.max_looked_up.map(|size| size + size.div_ceil(8));
     }
     for block in rows.blocks(&whole) {
         outcome.written += insert(&encoder, known, block, &Values::new()).await?;
@@ -178,13 +180,14 @@ impl Encoder<'_, '_> {
     /// The server does not say which row of a block it refused: only these can be.
     fn with_places(&self, mut error: SinkError, rows: &[usize]) -> SinkError {
         let place = |row: &usize| self.rows.read[*row].row.change().place();
-        if error.kind == FailureKind::Row
+        if let FailureKind::Row | FailureKind::Constraint = error.kind
             && let (Some(first), Some(last)) = (rows.first(), rows.last())
         {
+            error.place = (rows.len() == 1).then(|| place(first));
             error.context = match rows.len() {
                 1 => format!("record {}: {}", place(first), error.context),
                 many => format!(
-                    "one of {many} rows, from record {} to {}: {}; [batch] max_rows = 1 tells which",
+                    "one of {many} rows, from record {} to {}: {}; a [dlq] finds it, [batch] max_rows = 1 tells which",
                     place(first),
                     place(last),
                     error.context
@@ -370,7 +373,7 @@ impl Encoder<'_, '_> {
                 _ => (FailureKind::Row, context),
             },
         };
-        SinkError::new(kind, operation, context)
+        SinkError::new(kind, operation, context).at(read.row.change().place())
     }
 }
 

@@ -129,6 +129,15 @@ impl ColumnType {
         }
     }
 
+    /// The same type without NULL.
+    pub(crate) fn without_null(text: &str) -> String {
+        match scan::call(text) {
+            Some(("Nullable", inner, "")) => inner.trim().to_owned(),
+            Some(("LowCardinality", inner, "")) => format!("LowCardinality({})", Self::without_null(inner.trim())),
+            _ => text.to_owned(),
+        }
+    }
+
     /// The same type with NULL; itself where ClickHouse has no such type.
     pub(crate) fn nullable_text(text: &str) -> String {
         let parsed = Self::parse(text);
@@ -249,6 +258,8 @@ mod tests {
             ("Nullable(Int8)", "Nullable(Int8)"),
         ] {
             assert_eq!(ColumnType::nullable_text(text), nullable);
+            assert_eq!(ColumnType::without_null(nullable), ColumnType::without_null(text));
         }
+        assert_eq!(ColumnType::without_null("LowCardinality(Nullable(String))"), "LowCardinality(String)");
     }
 }

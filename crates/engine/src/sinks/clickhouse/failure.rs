@@ -55,9 +55,11 @@ impl ServerError {
             // Time-outs, network, Keeper, replicas, shutdown.
             159 | 198 | 209 | 210 | 225 | 236 | 254 | 265 | 279 | 285 | 286 | 297 | 319 | 394 | 410 | 415 | 425
             | 519 | 529 | 571 | 733 | 735 | 999 => FailureKind::Unreachable,
+            // A constraint of the table.
+            469 if doing == Doing::Insert => FailureKind::Constraint,
             // A value that the column does not take.
-            6 | 26 | 27 | 38 | 41 | 53 | 69 | 70 | 72 | 117 | 131 | 321 | 349 | 376 | 407 | 441 | 467 | 469 | 675
-            | 676 | 691
+            6 | 26 | 27 | 38 | 41 | 53 | 69 | 70 | 72 | 117 | 131 | 321 | 349 | 376 | 407 | 441 | 467 | 675 | 676
+            | 691
                 if doing == Doing::Insert =>
             {
                 FailureKind::Row
@@ -70,7 +72,7 @@ impl ServerError {
     /// no effect; anything else may have written a part of its partitions.
     fn effect(&self, kind: FailureKind) -> Effect {
         let before_the_first_block = match kind {
-            FailureKind::Denied | FailureKind::Row => true,
+            FailureKind::Denied | FailureKind::Row | FailureKind::Constraint => true,
             // Columns, tables, databases and settings that do not exist, syntax, partitions.
             FailureKind::Contract => matches!(self.code, 16 | 47 | 50 | 60 | 62 | 81 | 115 | 252 | 452),
             FailureKind::NotWritable => self.code != 243,
@@ -84,7 +86,7 @@ impl ServerError {
     pub(crate) fn into_sink_error(self, operation: &str, doing: Doing) -> SinkError {
         let kind = self.kind(doing);
         let shown = match kind {
-            FailureKind::Row => without_values(&self.text),
+            FailureKind::Row | FailureKind::Constraint => without_values(&self.text),
             _ => self.text.clone(),
         };
         let hint = match (kind, self.code) {
@@ -201,7 +203,7 @@ mod tests {
             (131, Row),
             (691, Row),
             (407, Row),
-            (469, Row),
+            (469, Constraint),
             (60, Contract),
             (62, Contract),
             (49, Contract),

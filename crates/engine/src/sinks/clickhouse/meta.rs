@@ -21,6 +21,7 @@ use uuid::Uuid;
 use super::client::Client;
 use super::ddl::on_cluster;
 use super::names::{QualifiedName, literal};
+use super::server::CONSISTENTLY;
 use crate::owner::Owner;
 
 /// Its name, in the database of the target tables.
@@ -318,9 +319,10 @@ impl Meta {
 
     async fn first_owner(&self, client: &Client, table: &str) -> Result<Option<Owner>, SinkError> {
         let sql = format!(
-            "SELECT `subject` FROM {} WHERE `kind` = {} GROUP BY `subject` ORDER BY min(`written_at`), `subject`",
+            "SELECT `subject` FROM {} WHERE `kind` = {} GROUP BY `subject` ORDER BY min(`written_at`), `subject`{}",
             self.name,
-            literal(KIND_TABLE)
+            literal(KIND_TABLE),
+            CONSISTENTLY
         );
         let rows: Vec<SubjectRow> = client.rows(&self.reading(), &sql).await?;
         for row in rows {

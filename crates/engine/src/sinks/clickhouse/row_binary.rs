@@ -193,9 +193,9 @@ fn widened(bytes: &[u8], negative: bool, width: usize, signed: bool, out: &mut V
 
 fn decimal_width(precision: u8) -> usize {
     match precision {
-        ..=9 => 4,
-        ..=18 => 8,
-        ..=38 => 16,
+        0..=9 => 4,
+        10..=18 => 8,
+        19..=38 => 16,
         _ => 32,
     }
 }

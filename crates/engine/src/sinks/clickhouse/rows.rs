@@ -265,11 +265,8 @@ impl Shape {
         for (at, name) in names.iter().enumerate() {
             if names[..at].contains(name) {
                 let context = format!("record {} has the column {} twice", row.change().place(), identifier(name));
-                return Err(SinkError::new(
-                    FailureKind::Row,
-                    format!("reading rows of {}", row.change().table),
-                    context,
-                ));
+                let operation = format!("reading rows of {}", row.change().table);
+                return Err(SinkError::new(FailureKind::Row, operation, context).at(row.change().place()));
             }
         }
         Ok(Self { slots: vec![Slot::Left; names.len()], names })

@@ -11,6 +11,10 @@ use super::meta;
 use super::names::{QualifiedName, identifier, literal};
 use super::table::describe;
 
+/// What a reading asks for that must see all that was acknowledged, also by another replica. Where
+/// there is none it changes nothing.
+pub(crate) const CONSISTENTLY: &str = " SETTINGS select_sequential_consistency = 1";
+
 /// One server, probed.
 pub(crate) struct Server {
     pub(crate) client: Client,
@@ -53,11 +57,6 @@ impl Server {
 
     pub(crate) fn name(&self, table: &str) -> QualifiedName {
         QualifiedName::new(&self.database, table)
-    }
-
-    /// What a reading asks for that must see all that was acknowledged: on one server that is so.
-    pub(crate) fn consistently(&self) -> &'static str {
-        if self.replicated { " SETTINGS select_sequential_consistency = 1" } else { "" }
     }
 
     /// Asks for the version, which also tests the credentials, and whether dates beyond 1900 to

@@ -15,6 +15,7 @@ use settle_core::version::Version;
 use super::apply;
 use super::config::ClickHouseConfig;
 use super::destination::Destination;
+use super::holds::HoldFacts;
 use super::meta::Meta;
 use super::server::Server;
 use super::truncates;
@@ -25,6 +26,7 @@ pub struct ClickHouse {
     pub(crate) server: Server,
     pub(crate) target: Target,
     pub(crate) meta: Meta,
+    holds: HoldFacts,
     destination: Destination,
     /// Target tables whose pending DELETE this process has repeated.
     repeated: HashSet<String>,
@@ -48,7 +50,16 @@ impl ClickHouse {
         }
         let server = Server::new(config)?;
         let meta = Meta::new(&server.database);
-        Ok(Self { server, target, meta, destination: Destination::default(), repeated: HashSet::new(), is_open: false })
+        let holds = HoldFacts::new(&server.database);
+        Ok(Self {
+            server,
+            target,
+            meta,
+            holds,
+            destination: Destination::default(),
+            repeated: HashSet::new(),
+            is_open: false,
+        })
     }
 
     async fn open_parts(&mut self, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
@@ -59,7 +70,8 @@ impl ClickHouse {
             tracing::info!(version, database = self.server.database, "connected to ClickHouse");
         }
         self.is_open = true;
-        Ok(Places { floors, ..Places::default() })
+        let holds = self.holds.open(&self.server.client, parts).await?;
+        Ok(Places { floors, holds, ..Places::default() })
     }
 
     /// Carries out for the last time the truncates whose position everything has passed, as `passed`
@@ -108,6 +120,8 @@ impl ClickHouse {
             truncates::delete(server, target, &table, after.of(&table)).await?;
             repeated.insert(table);
         }
+        // Behind the rows: what lifts a hold is a row that is there.
+        self.holds.record(&self.server.client, batch.holds()).await?;
         #[expect(clippy::disallowed_methods, reason = "the server acknowledged every insert of the batch")]
         Ok(Durable::mint(batch, outcome))
     }

@@ -22,6 +22,7 @@ use super::destination::Known;
 use super::names::{identifier, identifiers, literal};
 use super::row_binary::{Cell, byte, take, take_u128};
 use super::rows::{Rows, Slot};
+use super::server::CONSISTENTLY;
 use crate::sinks::unsent;
 
 /// Longest answer to a look-up of several rows. With less rows it is shorter.
@@ -185,7 +186,7 @@ async fn read(
         table.name,
         sent.join(", "),
         literal(&structure.join(", ")),
-        if table.engine.is_replicated() { " SETTINGS select_sequential_consistency = 1" } else { "" },
+        CONSISTENTLY,
     );
     let operation = format!("looking up stored values of {}", table.name);
     let limit = if is_one { MAX_ROW_BYTES } else { MAX_ANSWER_BYTES };

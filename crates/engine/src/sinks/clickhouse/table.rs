@@ -50,7 +50,7 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// Reads `engine_full`.
-    fn parse(name: &str, full: &str) -> Self {
+    pub(crate) fn parse(name: &str, full: &str) -> Self {
         let arguments = match scan::call(full) {
             Some((_, inside, _)) => scan::list(inside).into_iter().filter_map(bare_name).collect(),
             None => Vec::new(),

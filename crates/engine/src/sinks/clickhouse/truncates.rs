@@ -25,7 +25,7 @@ use settle_core::version::Version;
 use super::column_type::Base;
 use super::meta::{Fact, Meta};
 use super::names::{QualifiedName, identifier, literal};
-use super::server::Server;
+use super::server::{CONSISTENTLY, Server};
 use super::table::describe;
 use crate::config::Target;
 use crate::owner::Owner;
@@ -76,7 +76,7 @@ pub(crate) async fn read(server: &Server, meta: &Meta) -> Result<Emptied, SinkEr
         meta.name(),
         kinds.join(", "),
         literal(KIND_PENDING),
-        server.consistently(),
+        CONSISTENTLY,
     );
     let rows: Vec<EmptiedRow> = server.client.rows("reading the truncates of the target tables", &sql).await?;
     let mut emptied = Emptied::default();
@@ -157,7 +157,7 @@ struct FoundRow {
 }
 
 async fn any(server: &Server, operation: &str, name: &QualifiedName, condition: &str) -> Result<bool, SinkError> {
-    let sql = format!("SELECT 1 AS settle_found FROM {name} WHERE {condition} LIMIT 1{}", server.consistently());
+    let sql = format!("SELECT 1 AS settle_found FROM {name} WHERE {condition} LIMIT 1{CONSISTENTLY}");
     Ok(!server.client.rows::<FoundRow>(operation, &sql).await?.is_empty())
 }
 

@@ -9,6 +9,7 @@ use settle_core::sink::{FailureKind, SinkError};
 use super::column_type::Base;
 use super::column_type::ColumnType;
 use super::ddl::{add_columns, modify_column};
+use super::migration::migration;
 use super::names::{identifier, identifiers};
 use super::naming::Naming;
 use super::table::Table;
@@ -24,11 +25,20 @@ pub(crate) fn refusal(operation: &str, findings: &[Finding]) -> Option<SinkError
 /// the target.
 pub(crate) fn table(table: &Table, key: &[&str], naming: &Naming<'_>) -> Vec<Finding> {
     if !table.engine.is_replacing() {
-        let what = match table.engine.name.as_str() {
-            "View" | "MaterializedView" => format!("{} is a {}", table.name, table.engine.name),
-            engine => format!("{} has the engine {engine}, which does not keep one row per key", table.name),
+        let engine = table.engine.name.as_str();
+        let elsewhere = || format!("write to another table (name in {})", naming.section());
+        let (what, fix) = match engine {
+            "View" | "MaterializedView" => (format!("{} is a {engine}", table.name), elsewhere()),
+            "Distributed" => (
+                format!("{} is Distributed: a key's rows could lie on several servers", table.name),
+                format!("write to the table beneath it (name in {})", naming.section()),
+            ),
+            _ => {
+                let what = format!("{} has the engine {engine}, which does not keep one row per key", table.name);
+                (what, if engine.ends_with("MergeTree") { migration(table, key, naming) } else { elsewhere() })
+            }
         };
-        return vec![Finding::error(what, migration(table, key, naming))];
+        return vec![Finding::error(what, fix)];
     }
     let mut findings = Vec::new();
     engine_columns(table, key, naming, &mut findings);
@@ -79,57 +89,6 @@ fn engine_columns(table: &Table, key: &[&str], naming: &Naming<'_>, findings: &m
         );
         findings.push(Finding::error(what, migration(table, key, naming)));
     }
-}
-
-/// The statements that move a table's rows into one of Settle's shape. Rows get version 0, so that
-/// any change of the source wins over them.
-fn migration(table: &Table, key: &[&str], naming: &Naming<'_>) -> String {
-    let meta = naming.meta();
-    let moved = table.name.beside("_settle");
-    let mut to = Vec::new();
-    let mut from = Vec::new();
-    let mut columns = Vec::new();
-    for column in table.columns.iter().filter(|column| column.is_written) {
-        // A table made by hand often has these without the underscore.
-        let own = [(&meta.op, true), (&meta.source_ts_ms, true), (&meta.is_deleted, true), (&meta.version, false)]
-            .into_iter()
-            .find(|(own, _)| **own == column.name || own.trim_start_matches('_') == column.name);
-        match own {
-            Some((own, true)) => {
-                to.push(own.clone());
-                from.push(column.name.clone());
-            }
-            Some((_, false)) => {}
-            None => {
-                columns.push((column.name.clone(), column.column_type.to_string()));
-                to.push(column.name.clone());
-                from.push(column.name.clone());
-            }
-        }
-    }
-    let key: Vec<String> = key.iter().map(|name| (*name).to_owned()).collect();
-    let create = super::ddl::CreateTable {
-        database: &moved.database,
-        table: &moved.table,
-        columns: &columns,
-        key: &key,
-        meta,
-        cluster: None,
-        replicated: table.engine.name.starts_with("Replicated"),
-    };
-    let create = create.sql().replace("\n    ", " ").replace('\n', " ").replace("( ", "(").replace(" )", ")");
-    let list = |names: &[String]| identifiers(names.iter().map(String::as_str));
-    let last = if table.engine.is_replacing() { " FINAL" } else { "" };
-    format!(
-        "move its rows into a table of the right shape, any change then wins over them: {create}; \
-         INSERT INTO {moved} ({}) SELECT {} FROM {}{last}; EXCHANGE TABLES {moved} AND {}; \
-         or write to another table (name in {})",
-        list(&to),
-        list(&from),
-        table.name,
-        table.name,
-        naming.section()
-    )
 }
 
 /// A delete carries nothing but the key, so the sorting key must be the key and nothing else.
@@ -307,4 +266,84 @@ pub(crate) fn schema(table: &Table, key: &[&str], schema: &RowSchema, naming: &N
         }
     }
     findings
+}
+
+#[cfg(test)]
+mod tests {
+    use settle_core::change::TableName;
+
+    use super::super::names::QualifiedName;
+    use super::super::table::{Engine, TableColumn};
+    use super::*;
+    use crate::config::Target;
+
+    /// A table of Settle's columns with an engine as `system.tables` prints it.
+    fn findings(engine: &str, full: &str) -> Vec<String> {
+        let column = |(name, text): (&str, &str)| TableColumn {
+            name: name.to_owned(),
+            column_type: ColumnType::parse(text),
+            is_written: true,
+            has_default: false,
+            is_read: true,
+            in_partition_key: false,
+        };
+        let columns = [
+            ("id", "Int64"),
+            ("v", "Nullable(String)"),
+            ("_op", "LowCardinality(String)"),
+            ("_source_ts_ms", "Nullable(Int64)"),
+            ("_is_deleted", "UInt8"),
+            ("_version", "UInt128"),
+        ];
+        let described = Table {
+            name: QualifiedName::new("shop", "orders"),
+            engine: Engine::parse(engine, full),
+            sorting_key: vec!["id".to_owned()],
+            partition_key: String::new(),
+            comment: String::new(),
+            columns: columns.into_iter().map(column).collect(),
+        };
+        let source = TableName { namespace: "public".into(), name: "orders".into() };
+        let found = table(&described, &["id"], &Naming::new(&source, &Target::default()));
+        found.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn replicated_and_shared_tables_are_accepted_with_any_path() {
+        for full in [
+            "ReplicatedReplacingMergeTree('/clickhouse/tables/{uuid}/{shard}', '{replica}', _version, _is_deleted) \
+             ORDER BY id SETTINGS index_granularity = 8192",
+            "ReplicatedReplacingMergeTree('/clickhouse/{cluster}/tables/{database}/{table}', 'node-1, \\'a\\' (b)', \
+             `_version`, `_is_deleted`) PARTITION BY id % 8 ORDER BY id SETTINGS index_granularity = 8192",
+            "ReplicatedReplacingMergeTree(_version, _is_deleted) ORDER BY id SETTINGS index_granularity = 8192",
+            "SharedReplacingMergeTree('/clickhouse/tables/{uuid}/{shard}', '{replica}', _version, _is_deleted) ORDER BY id \
+             SETTINGS index_granularity = 8192",
+            "SharedReplacingMergeTree('/clickhouse/tables/0c0b3d3e-8d0c-4b4e-9b53-1f8e3a5a9d10/default', '{replica}', _version, \
+             _is_deleted) ORDER BY id SETTINGS index_granularity = 8192",
+        ] {
+            let engine = full.split('(').next().unwrap();
+            assert_eq!(findings(engine, full), Vec::<String>::new(), "{full}");
+        }
+    }
+
+    #[test]
+    fn what_a_replicated_table_lacks_is_told_as_of_any_other() {
+        let full =
+            "ReplicatedReplacingMergeTree('/clickhouse/tables/{uuid}/{shard}', '{replica}', _version) ORDER BY id";
+        let found = findings("ReplicatedReplacingMergeTree", full);
+        assert!(found[0].contains("has no delete marker in its engine"), "{found:?}");
+        assert!(found[0].contains("ENGINE = ReplicatedReplacingMergeTree(`_version`, `_is_deleted`)"), "{found:?}");
+        let found = findings(
+            "SharedMergeTree",
+            "SharedMergeTree('/clickhouse/tables/{uuid}/{shard}', '{replica}') ORDER BY id",
+        );
+        assert!(found[0].contains("has the engine SharedMergeTree, which does not keep one row per key"), "{found:?}");
+        let found = findings("Distributed", "Distributed('c', 'shop', 'orders_local', cityHash64(id))");
+        assert!(found[0].contains("write to the table beneath it (name in [tables.\"public.orders\"])"), "{found:?}");
+        let found = findings("View", "");
+        assert!(
+            found[0].ends_with("is a View; write to another table (name in [tables.\"public.orders\"])"),
+            "{found:?}"
+        );
+    }
 }

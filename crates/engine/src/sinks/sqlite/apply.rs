@@ -20,7 +20,7 @@ use super::name::{self, list};
 use super::prepared::{Prepared, prepare};
 use super::shape::{self, Shape};
 use super::validate::merges;
-use super::{meta, positions, table};
+use super::{holds, meta, positions, table};
 use crate::config::target::{Deletes, Target};
 use crate::finding::Severity;
 use crate::owner::Owner;
@@ -54,6 +54,9 @@ pub(super) fn apply(connection: &Connection, state: &mut State, batch: &Batch) -
     for span in batch.spans() {
         let part = PlacedPartition { topic_id: state.topic_id(&span.partition)?, partition: span.partition.clone() };
         positions::advance(connection, &state.group, &part, span.end)?;
+    }
+    for note in batch.holds() {
+        holds::note(connection, state.topic_id(&note.partition)?, note)?;
     }
     for event in batch.truncates() {
         truncate(connection, &state.target, event)?;
@@ -300,7 +303,8 @@ impl<'a> Writer<'a> {
                         change.place(),
                         target.name
                     );
-                    return Err(SinkError::new(FailureKind::Row, self.prepared.operation(), context));
+                    let error = SinkError::new(FailureKind::Row, self.prepared.operation(), context);
+                    return Err(error.at(change.place()));
                 }
                 self.value(&column.source, json, at, column.at, change)
             })
@@ -320,7 +324,7 @@ impl<'a> Writer<'a> {
         bound(json, Origin::of(field, self.conventions, &target.storage.kind), &target.storage).map_err(|misfit| {
             let kind = if misfit.is_contract() { FailureKind::Contract } else { FailureKind::Row };
             let context = format!("record {}, column \"{}\": {misfit}", change.place(), target.name);
-            SinkError::new(kind, self.prepared.operation(), context)
+            SinkError::new(kind, self.prepared.operation(), context).at(change.place())
         })
     }
 
@@ -437,8 +441,9 @@ fn bind_all(statement: &mut Statement<'_>, place: usize, values: &[Bound<'_>]) -
 
 /// A row that SQLite refused is found by its record.
 fn with_place(mut error: SinkError, change: &Change) -> SinkError {
-    if error.kind == FailureKind::Row {
+    if let FailureKind::Row | FailureKind::Constraint = error.kind {
         error.context = format!("record {}: {}", change.place(), error.context);
+        error.place = Some(change.place());
     }
     error
 }

@@ -59,7 +59,11 @@ fn sorted(error: ffi::Error, message: &str) -> (FailureKind, String) {
         ErrorCode::CannotOpen => {
             (FailureKind::Denied, "the file cannot be opened; give this user access to the file and its folder".into())
         }
-        ErrorCode::ConstraintViolation => (FailureKind::Row, constraint(error.extended_code, message)),
+        // A STRICT table's column that takes no value of this type.
+        ErrorCode::ConstraintViolation if error.extended_code == ffi::SQLITE_CONSTRAINT_DATATYPE => {
+            (FailureKind::Row, message.to_owned())
+        }
+        ErrorCode::ConstraintViolation => (FailureKind::Constraint, constraint(error.extended_code, message)),
         ErrorCode::TypeMismatch => {
             (FailureKind::Row, "the key is no integer, but the table's INTEGER PRIMARY KEY takes nothing else".into())
         }
@@ -109,7 +113,8 @@ mod tests {
             (ffi::SQLITE_IOERR, FailureKind::NotWritable),
             (ffi::SQLITE_PERM, FailureKind::Denied),
             (ffi::SQLITE_CANTOPEN, FailureKind::Denied),
-            (ffi::SQLITE_CONSTRAINT, FailureKind::Row),
+            (ffi::SQLITE_CONSTRAINT, FailureKind::Constraint),
+            (ffi::SQLITE_CONSTRAINT_DATATYPE, FailureKind::Row),
             (ffi::SQLITE_MISMATCH, FailureKind::Row),
             (ffi::SQLITE_TOOBIG, FailureKind::Row),
             (ffi::SQLITE_CORRUPT, FailureKind::Contract),

@@ -13,6 +13,7 @@ mod config;
 mod connection;
 mod ddl;
 mod failure;
+mod holds;
 mod meta;
 mod moment;
 mod name;

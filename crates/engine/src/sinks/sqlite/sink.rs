@@ -10,7 +10,7 @@ use super::apply::{self, State};
 use super::config::SqliteConfig;
 use super::connection::{self, FileId};
 use super::failure::{self, During, is_connection_lost};
-use super::{meta, positions};
+use super::{holds, meta, positions};
 use crate::config::target::Target;
 
 /// Keeps tables in a SQLite file.
@@ -45,7 +45,7 @@ impl Sqlite {
             positions::open(connection)?;
             state.topic_ids.extend(parts.iter().map(|part| (part.partition.clone(), part.topic_id)));
             let applied = positions::read(connection, &state.group, parts)?;
-            Ok(Places { floors: meta::floors(connection, parts)?, applied })
+            Ok(Places { floors: meta::floors(connection, parts)?, applied, holds: holds::read(connection, parts)? })
         })
     }
 

@@ -1,0 +1,121 @@
+//! Arguments of `settle dlq`.
+
+use std::time::SystemTime;
+
+use chrono::{DateTime, Utc};
+use clap::{Args, Subcommand};
+
+use settle_engine::dead_letter::retry;
+
+/// `settle dlq`
+#[derive(Debug, Args)]
+pub struct DlqArgs {
+    /// What to do
+    #[command(subcommand)]
+    pub command: DlqCommand,
+}
+
+/// What to do with dead letters.
+#[derive(Debug, Subcommand)]
+pub enum DlqCommand {
+    /// List them, with a count by class
+    Ls {
+        /// Which
+        #[command(flatten)]
+        filter: Filter,
+        /// Those that were retried or dropped, too
+        #[arg(long)]
+        all: bool,
+        /// One JSON object a line
+        #[arg(long)]
+        json: bool,
+        /// List this many at most; all are counted
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        limit: usize,
+    },
+    /// Show one in full: error, headers, key and value
+    Show {
+        /// topic:partition:offset
+        #[arg(value_parser = origin)]
+        origin: Place,
+    },
+    /// Apply them again, with the version that they had: a newer row stays. Exit 5 if one could not be applied
+    Retry {
+        /// Which
+        #[command(flatten)]
+        filter: Filter,
+        /// Only say which would be retried
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Give them up; they stay in the log, marked
+    Drop {
+        /// Which
+        #[command(flatten)]
+        filter: Filter,
+        /// Without it, only says which would be dropped
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// Which dead letters; all conditions together.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Filter {
+    /// topic:partition:offset of the records [default: all]
+    #[arg(value_name = "ORIGIN", value_parser = origin)]
+    pub origins: Vec<Place>,
+    /// Class of error, as not-json or value
+    #[arg(long, value_name = "CLASS")]
+    pub class: Option<String>,
+    /// Source table, as public.orders
+    #[arg(long, value_name = "TABLE")]
+    pub table: Option<String>,
+    /// Topic that they come from
+    #[arg(long, value_name = "TOPIC")]
+    pub topic: Option<String>,
+    /// Failed at or after: 2026-01-31T12:00:00Z, or how long ago, as 2h
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub since: Option<DateTime<Utc>>,
+    /// Failed before
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub until: Option<DateTime<Utc>>,
+}
+
+/// The place of a record.
+pub type Place = (settle_core::position::Partition, settle_core::position::Offset);
+
+fn origin(text: &str) -> Result<Place, String> {
+    retry::place(text)
+}
+
+/// A point in time, or how long ago.
+fn moment(text: &str) -> Result<DateTime<Utc>, String> {
+    if let Ok(moment) = DateTime::parse_from_rfc3339(text) {
+        return Ok(moment.to_utc());
+    }
+    let ago = super::duration(text)
+        .map_err(|_| "a time is as 2026-01-31T12:00:00Z, or how long ago, as 2h or 30m".to_owned())?;
+    SystemTime::now().checked_sub(ago).map(DateTime::from).ok_or_else(|| "too long ago".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_a_point_or_how_long_ago() {
+        assert_eq!(moment("2026-01-31T12:00:00+01:00").unwrap().to_rfc3339(), "2026-01-31T11:00:00+00:00");
+        assert!(moment("2h").unwrap() < moment("1h").unwrap());
+        assert!(moment("yesterday").unwrap_err().contains("how long ago"));
+    }
+
+    #[test]
+    fn an_origin_may_hold_colons_in_its_topic() {
+        let (partition, offset) = origin("shop:public.t:2:17").unwrap();
+        assert_eq!((&*partition.topic, partition.number, offset), ("shop:public.t", 2, 17));
+        for wrong in ["t", "t:1", "t:x:1", "t:1:x", "t:1:-2"] {
+            assert!(origin(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! `settle dlq retry`
+
+use settle_core::sink::SinkError;
+use settle_engine::config::Config;
+use settle_engine::dead_letter::retry::{Fate, Retried, retry};
+use settle_engine::dead_letter::{Contents, DeadLetterLog, Entry, Found, Resolution};
+use settle_engine::pipeline;
+
+use super::{MARKED, listing, matches};
+use crate::args::dlq::Filter;
+use crate::exit::{self, Exit};
+
+/// Reasons that are printed.
+const LISTED: usize = 20;
+
+pub(super) async fn run(
+    config: &Config,
+    log: &mut DeadLetterLog,
+    contents: &Contents,
+    filter: &Filter,
+    dry_run: bool,
+) -> Result<Exit, SinkError> {
+    let open: Vec<&Found> = contents.letters.iter().filter(|found| found.resolved.is_none()).collect();
+    let meant: Vec<usize> = (0..open.len()).filter(|&at| matches(filter, &open[at].entry)).collect();
+    if meant.is_empty() {
+        println!("no open dead letter is meant");
+        return Ok(Exit::Done);
+    }
+    if dry_run {
+        let meant: Vec<&Found> = meant.iter().map(|&at| open[at]).collect();
+        print!("{}", listing::table(&meant, usize::MAX));
+        println!("would be retried");
+        return Ok(Exit::Done);
+    }
+    let entries: Vec<&Entry> = open.iter().map(|found| &found.entry).collect();
+    let mut sink = pipeline::sink(config)?;
+    let (retried, error) = match retry(&mut *sink, &entries, &meant).await {
+        Ok(retried) => (retried, None),
+        Err((retried, error)) => (retried, Some(error)),
+    };
+    let settled: Vec<&Entry> =
+        retried.fates.iter().filter(|(_, fate)| matches!(fate, Fate::Settled)).map(|(at, _)| entries[*at]).collect();
+    for settled in settled.chunks(MARKED) {
+        log.resolve(settled, Resolution::Retried).await?;
+    }
+    Ok(report(&entries, &retried, settled.len(), meant.len(), error.as_ref()))
+}
+
+fn report(entries: &[&Entry], retried: &Retried, settled: usize, meant: usize, error: Option<&SinkError>) -> Exit {
+    println!(
+        "retried {settled} of {meant}: {} rows applied, {} stale (the destination has as new or newer), {} superseded",
+        retried.applied, retried.stale, retried.superseded
+    );
+    let mut listed = 0;
+    for (at, fate) in &retried.fates {
+        let Fate::Stays(reason) = fate else { continue };
+        if listed < LISTED {
+            println!("stays: {}: {reason}", entries[*at].record.place());
+        }
+        listed += 1;
+    }
+    if listed > LISTED {
+        println!("stays: {} more; their reasons are in `settle dlq ls`", listed - LISTED);
+    }
+    match error {
+        Some(error) => {
+            eprintln!("settle: {}; what was applied is marked, the rest stays: try again", exit::chain(error));
+            exit::of_sink(error)
+        }
+        None if listed > 0 => Exit::Contract,
+        None => Exit::Done,
+    }
+}

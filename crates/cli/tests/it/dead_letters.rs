@@ -1,0 +1,341 @@
+//! Records that cannot be applied, from the log to the queue and back: wherever they stand, their
+//! neighbours are applied, and nothing is committed before they are safe.
+
+use std::net::TcpListener;
+
+use serde_json::{Value, json};
+use settle_testkit::clickhouse::Client;
+use settle_testkit::kafka::{self, Record};
+use settle_testkit::services;
+
+use crate::child::Running;
+use crate::stage::{Report, Stage, report};
+
+/// What is wrong with a record: name, class, key, value.
+const POISON: [(&str, &str, Option<&str>, &str); 6] = [
+    ("not JSON", "not-json", Some(r#"{"id":2}"#), "plain words"),
+    ("truncated", "not-json", Some(r#"{"id":2}"#), r#"{"op":"c","before":null,"after":{"id":2"#),
+    ("byte order mark", "not-json", Some(r#"{"id":2}"#), "\u{feff}{\"op\":\"c\"}"),
+    ("unknown op", "unknown-op", Some(r#"{"id":2}"#), "OP q"),
+    ("missing key", "no-key", None, "OP c"),
+    ("out of range", "value", Some(r#"{"id":2}"#), "OP big"),
+];
+
+/// Where it stands among good records.
+const PLACES: [&str; 4] = ["first", "middle", "last", "survivor"];
+
+fn envelope(op: &str, id: u64, n: i64, lsn: u64) -> String {
+    format!(
+        r#"{{"op":"{op}","before":null,"after":{{"id":{id},"n":{n}}},"source":{{"connector":"postgresql","name":"srv","db":"shop","schema":"public","table":"t","ts_ms":1700000000000,"lsn":{lsn},"sequence":"[\"{lsn}\",\"{lsn}\"]"}}}}"#
+    )
+}
+
+fn good(id: u64, n: i64, lsn: u64) -> (Option<String>, Option<String>) {
+    (Some(format!(r#"{{"id":{id}}}"#)), Some(envelope("c", id, n, lsn)))
+}
+
+fn poison(at: usize, lsn: u64) -> (Option<String>, Option<String>) {
+    let (_, _, key, value) = POISON[at];
+    let value = match value {
+        "OP q" => envelope("q", 2, 5, lsn),
+        "OP c" => envelope("c", 2, 5, lsn),
+        "OP big" => envelope("u", 2, 3_000_000_000, lsn),
+        text => text.to_owned(),
+    };
+    (key.map(str::to_owned), Some(value))
+}
+
+type Pairs = Vec<(Option<String>, Option<String>)>;
+
+/// A log with one poison record in it, and the rows that must be there in the end.
+fn log(at: usize, place: &str) -> (Pairs, Value) {
+    let rows = json!([{"id": "1", "n": "10"}, {"id": "3", "n": "30"}]);
+    match place {
+        "first" if POISON[at].1 != "no-key" => (vec![poison(at, 5), good(1, 10, 10), good(3, 30, 20)], rows),
+        // A topic whose first record has no key is another matter: its shape is not known yet.
+        "first" | "middle" => (vec![good(1, 10, 10), poison(at, 15), good(3, 30, 20)], rows),
+        "last" => (vec![good(1, 10, 10), good(3, 30, 20), poison(at, 30)], rows),
+        _ => {
+            let rows = json!([{"id": "1", "n": "10"}, {"id": "2", "n": "21"}]);
+            (vec![good(1, 10, 10), good(2, 20, 11), good(2, 21, 12), poison(at, 15)], rows)
+        }
+    }
+}
+
+/// A pipeline with `[dlq]`, on a capture or on Kafka, into SQLite or ClickHouse.
+struct Line {
+    stage: Stage,
+    database: Option<Client>,
+}
+
+impl Line {
+    async fn new(into_clickhouse: bool, source: &str, dlq: &str) -> Self {
+        let stage = Stage::new();
+        let database = if into_clickhouse { Some(Client::with_fresh_database("dlq").await) } else { None };
+        let sink = match &database {
+            None => "kind = \"sqlite\"\npath = \"shop.db\"\ncreate = false\n".to_owned(),
+            Some(client) => {
+                stage.write("password", &client.address().password);
+                let address = client.address();
+                format!(
+                    "kind = \"clickhouse\"\nurl = \"{}\"\ndatabase = \"{}\"\nuser = \"{}\"\npassword = \"file:{}\"\n",
+                    address.url,
+                    client.database(),
+                    address.user,
+                    stage.path("password").display()
+                )
+            }
+        };
+        let columns = "[tables.\"public.t\".columns]\nid = \"Int64\"\nn = \"Nullable(Int32)\"\n";
+        let line = Self { stage, database };
+        if line.database.is_none() {
+            line.sql(
+                "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n < 2000000000), _op TEXT, \
+                 _source_ts_ms INTEGER, _version_hi INTEGER NOT NULL DEFAULT 0, _version_lo INTEGER NOT NULL DEFAULT 0)",
+            )
+            .await;
+        }
+        let columns = if line.database.is_some() { columns } else { "" };
+        line.stage.write("settle.toml", &format!("[source]\n{source}\n[sink]\n{sink}\n[dlq]\n{dlq}\n{columns}"));
+        line
+    }
+
+    async fn of_capture(into_clickhouse: bool, pairs: &Pairs) -> Self {
+        let line =
+            Self::new(into_clickhouse, "kind = \"file\"\npath = \"capture.jsonl\"", "path = \"dead.jsonl\"").await;
+        line.capture(pairs);
+        line
+    }
+
+    fn capture(&self, pairs: &Pairs) {
+        let lines: Vec<String> = (0..)
+            .zip(pairs)
+            .map(|(offset, (key, value))| {
+                json!({"topic": "shop", "partition": 0, "offset": offset, "ts": 1, "headers": ["trace", "abc"],
+                       "key": key, "payload": value})
+                .to_string()
+            })
+            .collect();
+        self.stage.write("capture.jsonl", &format!("{}\n", lines.join("\n")));
+    }
+
+    async fn sql(&self, sql: &str) {
+        match &self.database {
+            None => rusqlite::Connection::open(self.stage.path("shop.db")).unwrap().execute_batch(sql).unwrap(),
+            Some(client) => drop(client.query(sql).await),
+        }
+    }
+
+    async fn rows(&self) -> Value {
+        let rows = match &self.database {
+            None => {
+                let connection = rusqlite::Connection::open(self.stage.path("shop.db")).unwrap();
+                settle::compare::sqlite_rows(&connection, "SELECT id, n FROM t ORDER BY id").unwrap()
+            }
+            Some(client) => {
+                let rows = client.rows("SELECT id, n FROM t_current ORDER BY id").await;
+                let row = |row: Vec<String>| {
+                    [("id".to_owned(), Some(row[0].clone())), ("n".to_owned(), Some(row[1].clone()))].into()
+                };
+                rows.into_iter().map(row).collect()
+            }
+        };
+        serde_json::to_value(rows).unwrap()
+    }
+
+    fn letters(&self) -> Vec<Value> {
+        let output = self.stage.settle(&["dlq", "ls", "--json"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// `settle dlq …`: exit code and what it printed.
+    fn dlq(&self, args: &[&str]) -> (i32, String) {
+        let all: Vec<&str> = [&["dlq"], args].concat();
+        let output = self.stage.settle(&all).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap(), String::from_utf8(said).unwrap())
+    }
+
+    fn run(&self) -> Report {
+        self.stage.run(&["--until-end"])
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn poison_of_every_kind_in_every_place_is_set_aside_and_its_neighbours_are_applied() {
+    for into_clickhouse in [false, true] {
+        for (at, (name, class, ..)) in POISON.iter().enumerate() {
+            for place in PLACES {
+                let context = format!("{name}, {place}, ClickHouse {into_clickhouse}");
+                let (pairs, rows) = log(at, place);
+                let line = Line::of_capture(into_clickhouse, &pairs).await;
+                let report = line.run();
+                assert_eq!((report.read, report.dead_lettered), (pairs.len() as u64, 1), "{context}");
+                assert_eq!(report.committed["shop:0"], pairs.len() as i64, "{context}");
+                assert_eq!(line.rows().await, rows, "{context}");
+                let letters = line.letters();
+                assert_eq!(letters.len(), 1, "{context}");
+                let class = if *name == "out of range" && !into_clickhouse { "constraint" } else { class };
+                assert_eq!(letters[0]["class"], class, "{context}: {letters:?}");
+                let dead: Value =
+                    serde_json::from_str(&std::fs::read_to_string(line.stage.path("dead.jsonl")).unwrap()).unwrap();
+                let (key, value) = &pairs[usize::try_from(letters[0]["offset"].as_u64().unwrap()).unwrap()];
+                assert_eq!((dead["key"].as_str(), dead["payload"].as_str()), (key.as_deref(), value.as_deref()));
+                assert_eq!(
+                    (&dead["headers"][0], &dead["headers"][1]),
+                    (&json!("trace"), &json!("abc")),
+                    "its own come first"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_of_nothing_but_poison_is_committed_to_its_end() {
+    for into_clickhouse in [false, true] {
+        let pairs = vec![poison(0, 1), poison(3, 2)];
+        let line = Line::of_capture(into_clickhouse, &pairs).await;
+        let report = line.run();
+        assert_eq!((report.read, report.dead_lettered, report.committed["shop:0"]), (2, 2, 2));
+        let again = line.run();
+        assert_eq!(again.read, 0, "committed");
+        // Read again by another group, they fail again: the same letters, written twice.
+        line.stage.run(&["--until-end", "--group", "other"]);
+        let letters = line.letters();
+        assert_eq!(letters.len(), 2);
+        assert!(letters.iter().all(|letter| letter["times"] == 2), "{letters:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_kafka_the_offset_is_committed_behind_the_queue_and_not_while_it_is_away() {
+    let topic = kafka::unique("poison");
+    kafka::create_topic(&topic, 1, &[]).await;
+    let pairs = [good(1, 10, 10), poison(0, 15), good(3, 30, 20)];
+    let records = pairs
+        .iter()
+        .map(|(key, value)| Record::new(&topic, 0, key.as_deref(), value.as_deref()).with_header("trace", "abc"));
+    kafka::produce(records.collect::<Vec<_>>()).await;
+    let source =
+        format!("kind = \"kafka\"\nbrokers = \"{}\"\ngroup = \"{topic}\"\ntopics = [\"{topic}\"]", services::kafka());
+    // A port that nobody listens on.
+    let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let queue = format!("{topic}-dlq");
+    for into_clickhouse in [true, false] {
+        let source = source.replace(&format!("group = \"{topic}\""), &format!("group = \"{topic}-{into_clickhouse}\""));
+        let group = format!("{topic}-{into_clickhouse}");
+        let away = format!("topic = \"{queue}\"\nbrokers = \"{dead}\"");
+        let line = Line::new(into_clickhouse, &source, &away).await;
+        let run = Running::start(&line.stage, &["--until-end", "--deadline", "3s"]);
+        run.until_said("paused").await;
+        let (status, report) = run.wait();
+        assert_eq!(status.code(), Some(4));
+        assert_eq!((report.dead_lettered, report.unsettled), (0, 3), "{report:?}");
+        let committed: Vec<i64> = kafka::committed(&group, &topic)
+            .await
+            .into_iter()
+            .map(|place| place.map_or(0, |place| place.offset))
+            .collect();
+        assert_eq!(committed, [0], "nothing before the queue has it");
+        let text = std::fs::read_to_string(line.stage.path("settle.toml")).unwrap();
+        line.stage.write("settle.toml", &text.replace(&format!("\nbrokers = \"{dead}\""), ""));
+        let report = line.run();
+        assert_eq!((report.read, report.dead_lettered), (3, 1));
+        assert_eq!(report.committed[&format!("{topic}:0")], 3);
+        assert_eq!(line.rows().await, json!([{"id": "1", "n": "10"}, {"id": "3", "n": "30"}]));
+    }
+    let letters = kafka::read_topic(&queue, kafka::Isolation::ReadCommitted).await;
+    assert_eq!(letters.len(), 2, "one of each pipeline");
+    for letter in letters {
+        assert_eq!(letter.payload.as_deref(), Some(&b"plain words"[..]));
+        assert_eq!(letter.key.as_deref(), Some(&br#"{"id":2}"#[..]));
+        let header = |name: &str| {
+            let found = letter.headers.iter().find(|(header, _)| header == name);
+            String::from_utf8(found.unwrap().1.clone().unwrap()).unwrap()
+        };
+        assert_eq!((header("trace"), header("x-error-class")), ("abc".to_owned(), "not-json".to_owned()));
+        assert_eq!((header("x-origin-topic"), header("x-origin-offset")), (topic.clone(), "1".to_owned()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_retry_after_the_table_was_mended_brings_the_row_unless_a_newer_one_is_there() {
+    for into_clickhouse in [false, true] {
+        let big = |id: u64, lsn: u64| (Some(format!(r#"{{"id":{id}}}"#)), Some(envelope("u", id, 3_000_000_000, lsn)));
+        // Row 2 is only poison; row 1 has something newer behind it.
+        let pairs = vec![good(1, 10, 10), big(1, 15), big(2, 16), good(1, 11, 20), poison(0, 25)];
+        let line = Line::of_capture(into_clickhouse, &pairs).await;
+        // One record a batch, so that the newer row does not overtake the poison in its batch.
+        let text = std::fs::read_to_string(line.stage.path("settle.toml")).unwrap();
+        line.stage.write("settle.toml", &format!("{text}\n[batch]\nmax_rows = 1\n"));
+        assert_eq!(line.run().dead_lettered, 3);
+        assert_eq!(line.rows().await, json!([{"id": "1", "n": "11"}]));
+        let (code, said) = line.dlq(&["retry"]);
+        assert_eq!(code, 5, "not mended yet: {said}");
+        assert!(said.starts_with("retried 0 of 3"), "{said}");
+        match into_clickhouse {
+            true => line.sql("ALTER TABLE t MODIFY COLUMN n Nullable(Int64)").await,
+            false => {
+                line.sql(
+                    "CREATE TABLE mended (id INTEGER PRIMARY KEY, n INTEGER, _op TEXT, _source_ts_ms INTEGER, \
+                     _version_hi INTEGER NOT NULL DEFAULT 0, _version_lo INTEGER NOT NULL DEFAULT 0); \
+                     INSERT INTO mended SELECT * FROM t; DROP TABLE t; ALTER TABLE mended RENAME TO t",
+                )
+                .await;
+            }
+        }
+        let (code, said) = line.dlq(&["retry", "--table", "public.t"]);
+        assert_eq!(code, 0, "{said}");
+        assert!(said.starts_with("retried 2 of 2"), "{said}");
+        assert_eq!(line.rows().await, json!([{"id": "1", "n": "11"}, {"id": "2", "n": "3000000000"}]));
+        let left = line.letters();
+        assert_eq!(left.len(), 1, "{left:?}");
+        assert_eq!(left[0]["class"], "not-json");
+        let (code, said) = line.dlq(&["show", "shop:0:4"]);
+        assert!(code == 0 && said.contains("plain words") && said.contains("trace: abc"), "{said}");
+        let (_, said) = line.dlq(&["drop", "--class", "not-json"]);
+        assert!(said.contains("would be dropped"), "{said}");
+        assert_eq!(line.letters().len(), 1);
+        let (code, said) = line.dlq(&["drop", "--class", "not-json", "--yes"]);
+        assert_eq!((code, said.as_str()), (0, "dropped 1\n"));
+        assert_eq!(line.letters().len(), 0);
+        assert_eq!(line.dlq(&["retry"]), (0, "no open dead letter is meant\n".to_owned()));
+        let (_, all) = line.dlq(&["ls", "--all"]);
+        assert!(all.contains("3 dead letters") && all.contains("retried") && all.contains("dropped"), "{all}");
+        assert!(all.lines().all(|line| line.chars().count() <= 100), "{all}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn too_many_stop_the_run_before_they_are_written() {
+    let mut pairs: Pairs = (0..1_500).map(|id| good(id + 10, 1, 100 + id)).collect();
+    for at in 0..20 {
+        pairs[1_000 + at * 10] = poison(0, 0);
+    }
+    let line = Line::of_capture(false, &pairs).await;
+    let output = line.stage.output(&["--until-end"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(6), "{said}");
+    assert!(said.contains("20 of 1500 records read cannot be applied"), "{said}");
+    assert_eq!(report(&output).dead_lettered, 0);
+    assert!(line.letters().is_empty());
+    // Allowed, they go.
+    let text = std::fs::read_to_string(line.stage.path("settle.toml")).unwrap();
+    line.stage.write("settle.toml", &text.replace("[dlq]", "[dlq]\nmax_ratio = 0.05"));
+    assert_eq!(line.run().dead_lettered, 20);
+    assert_eq!(line.letters().len(), 20);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_queue_the_run_stops_and_says_the_way_out() {
+    let line = Line::of_capture(false, &vec![good(1, 10, 10), poison(0, 15)]).await;
+    let text = std::fs::read_to_string(line.stage.path("settle.toml")).unwrap();
+    line.stage.write("settle.toml", &text.replace("[dlq]\npath = \"dead.jsonl\"\n", ""));
+    let output = line.stage.output(&["--until-end"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(5), "{said}");
+    assert!(said.contains("record shop:0:1") && said.contains("[dlq]"), "{said}");
+    assert_eq!(report(&output).committed["shop:0"], 1);
+}

@@ -1,0 +1,165 @@
+//! Rows whose last values are in a dead letter: what stands on them must not be applied.
+//!
+//! A change may leave out columns that the source did not send (TOAST); they keep the value that
+//! the destination has. After a dead letter of the row that value may be the wrong one, and
+//! nobody would see it. So a change that leaves columns out follows the dead letter, until a
+//! change that carries every column, or a delete, makes the row right again.
+//!
+//! Invariant: a hold is known wherever its row is written next, so it is recorded in the
+//! destination with the offsets that it goes with.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::change::Change;
+use crate::dead_letter::DeadLetter;
+use crate::key::Key;
+use crate::position::{Offset, Partition, Place};
+
+/// Marks the first half of a key change: the row goes on under another key.
+const NEW_KEY: &str = "__debezium.newkey";
+
+/// The dead letters that a row's hold stands for, by offset in the row's partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The first: changes behind it that leave columns out follow it.
+    pub first: Offset,
+    /// The last: a whole row behind it ends the hold.
+    pub last: Offset,
+}
+
+/// A row that is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// Partition of its records.
+    pub partition: Partition,
+    /// Its key.
+    pub key: Key,
+    /// Since when.
+    pub held: Held,
+}
+
+/// What a batch changes about a hold: to be recorded with its spans.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldNote {
+    /// Partition of the row's records.
+    pub partition: Partition,
+    /// The row's key.
+    pub key: Key,
+    /// What is so from now on.
+    pub now: HoldState,
+}
+
+/// Whether a row is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldState {
+    /// It is: recorded before or not, it stands for these dead letters.
+    Held(Held),
+    /// The row at this offset is whole: holds whose last dead letter is before it are over.
+    Lifted(Offset),
+}
+
+/// The holds of the partitions that are written here, and what changed since it was last noted.
+#[derive(Clone, Debug, Default)]
+pub struct Holds {
+    rows: HashMap<Partition, HashMap<Key, Held>>,
+    notes: BTreeMap<(Partition, Key), HoldState>,
+}
+
+impl Holds {
+    /// True if no row is held.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Takes on what the destination recorded of these partitions, instead of what was known.
+    pub fn open<'a>(&mut self, partitions: impl Iterator<Item = &'a Partition>, recorded: Vec<Hold>) {
+        for partition in partitions {
+            self.rows.remove(partition);
+        }
+        for Hold { partition, key, held } in recorded {
+            self.rows.entry(partition).or_default().insert(key, held);
+        }
+    }
+
+    /// Holds the row of a dead letter, where its key could be read.
+    pub fn set(&mut self, letter: &DeadLetter) {
+        if let Some(key) = &letter.key {
+            self.hold(&letter.record.partition, key, letter.record.offset);
+        }
+    }
+
+    /// The dead letter that the change follows, and is held as; none where it may be applied. One
+    /// that makes its row whole ends the hold of it. Fed in order of delivery.
+    pub fn holds_back(&mut self, change: &Change) -> Option<Place> {
+        if self.is_empty() {
+            return None;
+        }
+        let Place { partition, offset } = change.place();
+        let own = self.rows.get(&partition).and_then(|rows| rows.get(&change.key)).copied();
+        let old = self.old_key_held(change);
+        // Nearly every change: its columns are not read.
+        if own.is_none() && old.is_none() {
+            return None;
+        }
+        if change.is_whole() {
+            // The row under its new key may leave out what is in the dead letter, too.
+            let moves = change.is_delete() && change.record.header(NEW_KEY).is_some();
+            if own.is_some_and(|held| held.last < offset) && !moves {
+                self.lift(change);
+            }
+            return None;
+        }
+        let own = own.filter(|held| held.first < offset);
+        let follows = own.map(|held| Place { partition: partition.clone(), offset: held.first }).or(old)?;
+        self.hold(&partition, &change.key, offset);
+        Some(follows)
+    }
+
+    /// The row's dead letters were applied after all: what the destination holds is right again.
+    pub fn release(&mut self, partition: &Partition, key: &Key) {
+        let Some(rows) = self.rows.get_mut(partition) else { return };
+        let Some(held) = rows.remove(key) else { return };
+        if rows.is_empty() {
+            self.rows.remove(partition);
+        }
+        self.notes.insert((partition.clone(), key.clone()), HoldState::Lifted(held.last + 1));
+    }
+
+    /// What changed since the last time.
+    pub fn take_notes(&mut self) -> Vec<HoldNote> {
+        let note = |((partition, key), now)| HoldNote { partition, key, now };
+        std::mem::take(&mut self.notes).into_iter().map(note).collect()
+    }
+
+    fn hold(&mut self, partition: &Partition, key: &Key, offset: Offset) {
+        let rows = self.rows.entry(partition.clone()).or_default();
+        let held = rows.entry(key.clone()).or_insert(Held { first: offset, last: offset });
+        *held = Held { first: held.first.min(offset), last: held.last.max(offset) };
+        self.notes.insert((partition.clone(), key.clone()), HoldState::Held(*held));
+    }
+
+    fn lift(&mut self, change: &Change) {
+        let partition = &change.record.partition;
+        if let Some(rows) = self.rows.get_mut(partition) {
+            rows.remove(&change.key);
+            if rows.is_empty() {
+                self.rows.remove(partition);
+            }
+        }
+        let lifted = HoldState::Lifted(change.record.offset);
+        self.notes.insert((partition.clone(), change.key.clone()), lifted);
+    }
+
+    /// The row had another key before, whose records may lie in any partition.
+    fn old_key_held(&self, change: &Change) -> Option<Place> {
+        let Place { partition, offset } = change.place();
+        let old = change.old_key.as_ref()?;
+        let held = self.rows.iter().filter(|(other, _)| other.topic == partition.topic);
+        let mut held = held.filter_map(|(other, rows)| Some((other, rows.get(old)?)));
+        held.find(|(other, held)| **other != partition || held.first < offset)
+            .map(|(other, held)| Place { partition: other.clone(), offset: held.first })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+//! The border to where dead letters are kept.
+//!
+//! A record's offset is committed only after it is in one place for good: a store says so by
+//! returning, and only then goes the rest of the batch to the destination.
+
+mod entry;
+mod file;
+mod line;
+mod log;
+pub mod retry;
+mod topic;
+
+use settle_core::dead_letter::DeadLetter;
+use settle_core::position::TopicId;
+use settle_core::sink::{BoxFuture, SinkError};
+
+pub use entry::{Entry, Origin, Resolution};
+pub use log::{Contents, DeadLetterLog, Found, Summary};
+
+/// A dead letter and the incarnation of the topic that it comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Letter {
+    /// Topic incarnation of the record's partition.
+    pub topic_id: TopicId,
+    /// The record, and why it was set aside.
+    pub dead: DeadLetter,
+}
+
+/// What became of letters that were written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Letters whose bytes were too many for the store: their origin is kept, the rest is in the log.
+    pub truncated: u64,
+}
+
+/// Where dead letters are kept.
+pub trait DeadLetters: Send {
+    /// Writes the letters, which come in order of partition and offset, and returns only when all
+    /// are durable. After an error all are written again, so a reader may find a letter twice: its
+    /// origin tells. The error's kind says whether waiting helps.
+    fn write<'a>(&'a mut self, letters: &'a [Letter]) -> BoxFuture<'a, Result<Written, SinkError>>;
+}
