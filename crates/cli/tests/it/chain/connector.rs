@@ -71,3 +71,11 @@ impl Connector {
         assert!(output.status.success(), "settle {all:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
 }
+
+impl Drop for Connector {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the end of the worker's log:\n{}", self.worker.log());
+        }
+    }
+}

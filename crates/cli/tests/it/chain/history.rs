@@ -18,6 +18,12 @@ impl Log {
         Self { topic: topic.to_owned(), records: read_topic(topic, Isolation::ReadCommitted).await }
     }
 
+    /// Changes that were streamed.
+    pub fn streamed(&self) -> usize {
+        let is_change = |record: &&Record| matches!(payload(record)["op"].as_str(), Some("c" | "u" | "d"));
+        self.records.iter().filter(is_change).count()
+    }
+
     /// Rows that an incremental snapshot read.
     pub fn incremental(&self) -> usize {
         self.records.iter().filter(|record| snapshot(&payload(record)).as_deref() == Some("incremental")).count()
@@ -76,7 +82,8 @@ impl Log {
     }
 
     /// Writes the log as `kcat -J` prints it, so that the failure can be looked at again.
-    pub fn keep(&self, folder: &Path) -> PathBuf {
+    pub fn keep(&self) -> PathBuf {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("chain");
         let text = |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
         let line = |record: &Record| {
             let headers: Vec<Option<String>> =
@@ -87,7 +94,7 @@ impl Log {
             .to_string()
                 + "\n"
         };
-        std::fs::create_dir_all(folder).unwrap();
+        std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join(format!("{}.jsonl", self.topic));
         std::fs::write(&path, self.records.iter().map(line).collect::<String>()).unwrap();
         path

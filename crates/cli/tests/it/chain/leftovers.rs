@@ -3,8 +3,10 @@
 use settle_testkit::clickhouse::Client;
 use settle_testkit::kafka;
 
-/// Topics and databases; what groups have committed goes with the topics. Make it before their users: what is made
-/// last goes first.
+use super::history::Log;
+
+/// Topics and databases; what was in the topics of a drill that failed is kept as files. Make it before
+/// their users: what is made last goes first.
 #[derive(Default)]
 pub struct Leftovers {
     pub topics: Vec<String>,
@@ -14,7 +16,13 @@ pub struct Leftovers {
 impl Drop for Leftovers {
     fn drop(&mut self) {
         let (topics, databases) = (std::mem::take(&mut self.topics), std::mem::take(&mut self.databases));
+        let has_failed = std::thread::panicking();
         let take_away = async move {
+            if has_failed {
+                for topic in &topics {
+                    eprintln!("the log is kept: {}", Log::read(topic).await.keep().display());
+                }
+            }
             for database in databases {
                 Client::new().query(&format!("DROP DATABASE IF EXISTS `{database}` SYNC")).await;
             }

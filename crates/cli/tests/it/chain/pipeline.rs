@@ -31,6 +31,7 @@ fn configuration(source: &Source, group: &str, instance: &str) -> String {
 
 /// One `settle run` after the other from one folder.
 pub struct Instance {
+    name: String,
     stage: Stage,
     run: Option<Running>,
     reports: Vec<Report>,
@@ -38,9 +39,9 @@ pub struct Instance {
 }
 
 impl Instance {
-    fn new(stage: Stage, configuration: &str) -> Self {
+    fn new(name: String, stage: Stage, configuration: &str) -> Self {
         stage.write("settle.toml", configuration);
-        Self { stage, run: None, reports: Vec::new(), kills: 0 }
+        Self { name, stage, run: None, reports: Vec::new(), kills: 0 }
     }
 
     pub fn start(&mut self) {
@@ -92,6 +93,14 @@ impl Instance {
     }
 }
 
+impl Drop for Instance {
+    fn drop(&mut self) {
+        if let Some(run) = self.run.as_ref().filter(|_| std::thread::panicking()) {
+            eprintln!("what {} said:\n{}", self.name, run.logs());
+        }
+    }
+}
+
 /// What a group has committed, summed over its partitions.
 async fn committed(source: &Source, group: &str) -> i64 {
     let mut sum = 0;
@@ -112,7 +121,7 @@ impl IntoSqlite {
     pub fn new(source: &Source) -> Self {
         let group = format!("{}-sqlite", source.prefix());
         let file = configuration(source, &group, "one") + "[sink]\nkind = \"sqlite\"\npath = \"shop.db\"\n";
-        Self { instance: Instance::new(Stage::new(), &file), group }
+        Self { instance: Instance::new("the instance into SQLite".to_owned(), Stage::new(), &file), group }
     }
 
     pub fn path(&self) -> std::path::PathBuf {
@@ -197,7 +206,11 @@ impl IntoClickHouse {
                 at.user,
                 password.display(),
             );
-            Instance::new(stage, &(configuration(source, &group, instance) + &sink))
+            Instance::new(
+                format!("instance {instance} into ClickHouse"),
+                stage,
+                &(configuration(source, &group, instance) + &sink),
+            )
         };
         let (one, two) = (of("one"), of("two"));
         Self { one, two, database, group }

@@ -2,7 +2,7 @@
 
 use settle::compare::TextTable;
 use settle::database::{Address, Session};
-use settle::simulate::Table;
+use settle::simulate::{Hazard, Hazards, Table};
 use settle_testkit::kafka::unique;
 use settle_testkit::{mariadb, postgres};
 
@@ -56,6 +56,21 @@ impl Source {
 
     pub fn topic(&self, table: Table) -> String {
         format!("{}.{}", self.prefix, self.qualified(table))
+    }
+
+    /// Empties a table.
+    pub async fn truncate(&self, table: Table) {
+        self.execute(&format!("TRUNCATE TABLE {}", table.name())).await;
+    }
+
+    /// What the writers do beside their work.
+    pub fn hazards(&self) -> Hazards {
+        match &self.server {
+            Server::Postgres(_) => Hazards::default().with(Hazard::Truncate),
+            // A truncate in the middle of a full snapshot ends the connector of MariaDB with an error ("Table definition
+            // has changed"): there the drill truncates when none is taken.
+            Server::MariaDb(_) => Hazards::default(),
+        }
     }
 
     /// Chunks that incremental snapshots have begun with so far: the connector writes down each.

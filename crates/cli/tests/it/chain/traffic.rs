@@ -2,16 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use settle::simulate::{self, Hazard, Hazards, Kind, Options, Report, SimulateError};
+use settle::simulate::{self, Kind, Options, Report, SimulateError};
 use settle_engine::shutdown::{self, Stopper};
+use settle_testkit::services::is_full;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::source::Source;
 use crate::child::until;
-
-/// Transactions a second, all writers together: what the chain of a busy machine of two cores can follow.
-const RATE: f64 = 80.0;
 
 /// The writers; gone with the value.
 pub struct Traffic {
@@ -27,8 +25,9 @@ impl Traffic {
         let mut options = Options::new(&source.url()).unwrap();
         options.writers = 4;
         options.seed = 4;
-        options.rate = Some(RATE);
-        options.hazards = Hazards::default().with(Hazard::Truncate);
+        // All writers together: what the chain of a busy machine of two cores can follow.
+        options.rate = Some(if is_full() { 200.0 } else { 80.0 });
+        options.hazards = source.hazards();
         simulate::prepare(&options).await.unwrap();
         let (stopper, shutdown) = shutdown::channel();
         let (show, watch) = watch::channel(Report::default());
