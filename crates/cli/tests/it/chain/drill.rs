@@ -62,6 +62,8 @@ async fn drill(source: Source) {
     connector.snapshot("incremental", &TABLES);
     until("chunks of the incremental snapshot", async || source.chunks().await, |chunks| *chunks >= 3).await;
     connector.kill();
+    // It must hold partitions, so that some are taken from it.
+    clickhouse.one.until_said("partitions assigned").await;
     clickhouse.two.start();
     connector.restart().await;
     clickhouse.two.until_said("partitions assigned").await;
@@ -79,7 +81,7 @@ async fn drill(source: Source) {
     sqlite.until_more(200).await;
     source.truncate(Table::OrderItems).await;
     clickhouse.two.leave();
-    sqlite.kill_before_a_commit(&source).await;
+    sqlite.kill_before_a_commit().await;
     clickhouse.until_more(&source, 100).await;
 
     traffic.stop(Duration::from_secs(if is_full() { 60 } else { 20 })).await;
