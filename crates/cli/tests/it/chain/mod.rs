@@ -4,6 +4,7 @@
 //! `source` is the database, `traffic` writes to it, `connector` reads it, `pipeline` runs Settle behind the log,
 //! `contents` reads tables and says what differs, `history` what the log says of a key, `drill` is the order of
 //! events.
+#![allow(clippy::print_stderr, reason = "what a drill that failed leaves behind is told beside its message")]
 
 mod canonical;
 mod connector;

@@ -14,7 +14,7 @@ use super::contents;
 pub const MARKS: i64 = 64;
 
 enum Server {
-    Postgres(postgres::Database),
+    Postgres(Box<postgres::Database>),
     MariaDb(mariadb::Database),
 }
 
@@ -27,7 +27,10 @@ pub struct Source {
 
 impl Source {
     pub async fn postgres() -> Self {
-        Self { server: Server::Postgres(postgres::Database::create("chain").await), prefix: unique("chainpg") }
+        Self {
+            server: Server::Postgres(Box::new(postgres::Database::create("chain").await)),
+            prefix: unique("chainpg"),
+        }
     }
 
     pub async fn mariadb() -> Self {
