@@ -4,6 +4,7 @@
 
 mod capture_into_sqlite;
 mod cases;
+mod chain;
 mod child;
 mod dead_letters;
 mod faults;
