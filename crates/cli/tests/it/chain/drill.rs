@@ -94,6 +94,11 @@ async fn drill(source: Source) {
     assert!(Log::read(&orders).await.incremental() > 0, "an incremental snapshot read orders while others wrote");
     compare(&source, &sqlite, &clickhouse).await;
     assert_reports(&sqlite, &clickhouse);
+    for instance in [&sqlite.instance, &clickhouse.one] {
+        let proved = instance.stage.settle(&["prove", "--times", "2"]).output().unwrap();
+        let said = [proved.stdout, proved.stderr].concat();
+        assert!(proved.status.success(), "prove: {}: {}", proved.status, String::from_utf8_lossy(&said));
+    }
 }
 
 /// What the runs that ended in order say of themselves; those that were killed could say nothing.

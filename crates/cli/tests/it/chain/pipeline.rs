@@ -32,7 +32,7 @@ fn configuration(source: &Source, group: &str, instance: &str) -> String {
 /// One `settle run` after the other from one folder.
 pub struct Instance {
     name: String,
-    stage: Stage,
+    pub stage: Stage,
     run: Option<Running>,
     reports: Vec<Report>,
     kills: u64,
