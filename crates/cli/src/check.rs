@@ -16,10 +16,9 @@
 
 use std::path::Path;
 
-use settle_engine::check::Checked;
+use settle_engine::check::{self, Checked};
 use settle_engine::config::Config;
 use settle_engine::finding::{Cause, Finding, Severity};
-use settle_engine::pipeline;
 use textwrap::Options;
 
 use crate::args::CheckArgs;
@@ -38,7 +37,7 @@ pub fn execute(path: &Path, args: &CheckArgs) -> Exit {
         Ok(config) => config,
         Err(error) => return fail(Exit::Usage, &error),
     };
-    let checked = match exit::block_on(pipeline::check(&config, args.sample)) {
+    let checked = match exit::block_on(check::check(&config, args.sample)) {
         Ok(checked) => checked,
         Err(error) => return fail(Exit::Bug, &error),
     };

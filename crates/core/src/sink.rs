@@ -6,6 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use crate::batch::Batch;
+use crate::epoch::Boundary;
 use crate::holds::Hold;
 use crate::position::{Offset, Partition, Place, Span, TopicId};
 use crate::version::Floor;
@@ -81,6 +82,10 @@ pub struct Places {
     /// Next-to-read offsets up to which the group's records are in the destination, where it keeps
     /// them with its rows.
     pub applied: Vec<(PlacedPartition, Offset)>,
+    /// Where epochs begin.
+    pub epochs: Vec<(PlacedPartition, Boundary)>,
+    /// Partitions, of those opened, in which the group is known to have had an offset.
+    pub written: Vec<PlacedPartition>,
     /// Rows that are held, of the partitions that were opened.
     pub holds: Vec<Hold>,
 }
@@ -90,6 +95,23 @@ impl Places {
     pub fn floors_of(&self, topic_id: TopicId, partition: &Partition) -> Vec<Floor> {
         let here = |place: &PlacedPartition| place.topic_id == topic_id && place.partition == *partition;
         self.floors.iter().filter(|(place, _)| here(place)).map(|(_, floor)| floor.clone()).collect()
+    }
+
+    /// Where epochs begin in one partition.
+    pub fn epochs_of(&self, topic_id: TopicId, partition: &Partition) -> Vec<Boundary> {
+        let here = |place: &PlacedPartition| place.topic_id == topic_id && place.partition == *partition;
+        self.epochs.iter().filter(|(place, _)| here(place)).map(|(_, boundary)| *boundary).collect()
+    }
+
+    /// True if the group is known to have had an offset in the partition.
+    pub fn wrote(&self, topic_id: TopicId, partition: &Partition) -> bool {
+        self.written.iter().any(|place| place.topic_id == topic_id && place.partition == *partition)
+    }
+
+    /// An earlier incarnation of the topic in which the group had offsets, if there is one.
+    pub fn former_topic(&self, topic_id: TopicId, topic: &str) -> Option<TopicId> {
+        let former = |place: &&PlacedPartition| place.topic_id != topic_id && *place.partition.topic == *topic;
+        self.written.iter().find(former).map(|place| place.topic_id)
     }
 
     /// How far the destination has the partition, if it says.
@@ -111,6 +133,10 @@ pub trait Sink: Send {
     /// Writes the batch. After an error the same batch may be applied again, whatever the
     /// outcome of the first attempt.
     fn apply<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Durable, SinkError>>;
+
+    /// The group has offsets in these partitions from now on: to be remembered for
+    /// [`Places::written`], so that a loss of them is noticed.
+    fn stored<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>>;
 }
 
 /// What kind of failure it was.

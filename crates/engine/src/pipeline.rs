@@ -2,23 +2,19 @@
 //! what can be said of both before a run.
 
 use settle_core::batch::TableRows;
-use settle_core::record::Record;
-use settle_core::sink::{PlacedPartition, Sink, SinkError};
+use settle_core::sink::{Sink, SinkError};
 
 use crate::capture::{self, CaptureConfig};
-use crate::check::{self, Checked, Place};
 use crate::config::source::Origin;
 use crate::config::{Config, SinkConfig};
-use crate::finding::Finding;
-use crate::kafka::{self, Bound, KafkaConfig, REVOKE_DEADLINE, SurveyedTopic};
-use crate::run::{RunError, refuse_gap};
+use crate::kafka::{self, Bound, KafkaConfig, REVOKE_DEADLINE};
 use crate::sampling::{self, Sample};
-use crate::sinks::clickhouse::{self, CheckedTable, ClickHouse, ClickHouseConfig, Columns};
+use crate::sinks::clickhouse::{self, ClickHouse, ClickHouseConfig, Columns};
 use crate::sinks::sqlite::{self, Sqlite, SqliteConfig};
-use crate::source::{Assignment, Source, SourceError};
+use crate::source::{Source, SourceError};
 
 /// Chunks of records between the source and the run loop.
-const CHUNKS_AHEAD: usize = 4;
+pub(crate) const CHUNKS_AHEAD: usize = 4;
 
 /// Starts the source.
 pub fn source(config: &Config, until_end: bool) -> Result<Source, SourceError> {
@@ -52,106 +48,6 @@ pub async fn sample(config: &Config, limit: usize) -> Result<Sample, SourceError
                 topics.push((topic.name, topic.partitions));
             }
             Ok(Sample { topics, ..sampling::read(records) })
-        }
-    }
-}
-
-/// Looks at everything that a run depends on, changing nothing: up to `limit` records of each
-/// partition are held against the rules and the destination.
-pub async fn check(config: &Config, limit: usize) -> Checked {
-    let mut checked = Checked::default();
-    let mut places = Vec::new();
-    let lone_tombstones = config.source.lone_tombstones;
-    let read = |records| sampling::read_into(records, &config.target, lone_tombstones);
-    let sample = match reads(config) {
-        Reads::Capture(capture) if capture.paths.is_empty() => {
-            checked.unread = true;
-            checked.source.push(Finding::warning(
-                "standard input is not looked at: a run reads it, and it can be read once only",
-                "to check the records too, write them to a file, and name it with kind = \"file\" in [source]",
-            ));
-            read(Vec::new())
-        }
-        Reads::Capture(capture) => {
-            let mut survey = capture::survey(&capture, limit);
-            let sample = read(std::mem::take(&mut survey.records));
-            checked.source = check::of_captures(&survey, &sample, &config.source);
-            places.extend(survey.partitions.iter().map(capture::SurveyedPartition::place));
-            sample
-        }
-        Reads::Kafka(kafka) => match survey(kafka, limit).await {
-            Ok((survey, records)) => {
-                let sample = read(records);
-                checked.source = check::of_kafka(&survey, &sample, &config.source);
-                let of = |topic: &SurveyedTopic| {
-                    topic.partitions.iter().map(|part| part.place(topic.id)).collect::<Vec<_>>()
-                };
-                places.extend(survey.topics.iter().flat_map(of));
-                sample
-            }
-            Err(error) => {
-                checked.source.push(Finding::of_source(&error));
-                read(Vec::new())
-            }
-        },
-    };
-    if !checked.unread && !checked.source.iter().any(Finding::is_error) || !sample.seen.is_empty() {
-        checked.records = check::of_records(&sample, &places);
-    }
-    checked.tables = check::of_tables(&sample, &config.target);
-    checked.tables.extend(check::of_rules(&sample, &config.target));
-    checked.destination = check_sink(config, &sample, &places).await;
-    checked.settle_records(config.dlq.is_some());
-    if let Some(dlq) = &config.dlq {
-        checked.destination.extend(check::of_dead_letters(dlq, &sample).await);
-    }
-    checked
-}
-
-/// What Kafka holds, and records of each partition from where the group stands; from before it,
-/// where there are too few.
-async fn survey(config: KafkaConfig, limit: usize) -> Result<(kafka::Survey, Vec<Record>), SourceError> {
-    let survey = kafka::survey(config.clone()).await?;
-    let all = survey.topics.iter().flat_map(|topic| &topic.partitions);
-    let back = i64::try_from(limit).unwrap_or(i64::MAX);
-    let parts = all.map(|part| {
-        let from = part.start().min(part.end.saturating_sub(back)).max(part.first);
-        (part.partition.clone(), from, part.end)
-    });
-    let records = kafka::sample_from(config, parts.collect(), limit).await?;
-    Ok((survey, records))
-}
-
-/// What a run over topics like the sample would find in the destination.
-async fn check_sink(config: &Config, sample: &Sample, places: &[Place]) -> Vec<Finding> {
-    match writes(config) {
-        Writes::ClickHouse(clickhouse) => {
-            let tables: Vec<(TableRows<'_>, Vec<&str>)> = sample.batch.tables().map(|rows| (rows, key(rows))).collect();
-            let checked: Vec<CheckedTable<'_>> = tables
-                .iter()
-                .map(|(rows, key)| CheckedTable {
-                    table: rows.table,
-                    key,
-                    schema: rows.schema().map(|schema| &**schema),
-                    rows: sample.complete.tables().find(|complete| complete.table == rows.table),
-                })
-                .collect();
-            match ClickHouse::new(clickhouse, config.target.clone()) {
-                Ok(mut sink) => sink.check(&checked).await,
-                Err(error) => vec![Finding::of_sink(&error)],
-            }
-        }
-        Writes::Sqlite(sqlite) => {
-            let of = |place: &Place| {
-                place.topic_id.map(|topic_id| PlacedPartition { topic_id, partition: place.partition.clone() })
-            };
-            let parts: Vec<PlacedPartition> = places.iter().filter_map(of).collect();
-            let (mut findings, known) = sqlite::check(&sqlite, &config.target, sample, &parts);
-            let assignments: Vec<Assignment> = places.iter().map(Place::assignment).collect();
-            if let Err(RunError::Source(error)) = refuse_gap(&assignments, &known) {
-                findings.push(Finding::of_source(&error));
-            }
-            findings
         }
     }
 }
@@ -198,17 +94,18 @@ pub fn ddl(config: &Config, sample: &Sample) -> Result<Vec<String>, SinkError> {
     Ok(all)
 }
 
-fn key<'a>(rows: TableRows<'a>) -> Vec<&'a str> {
+/// The key's columns, under their names in the source.
+pub(crate) fn key<'a>(rows: TableRows<'a>) -> Vec<&'a str> {
     rows.rows().next().map(|row| row.key().names().collect()).unwrap_or_default()
 }
 
 /// What is read, in the words of the source that reads it.
-enum Reads {
+pub(crate) enum Reads {
     Kafka(KafkaConfig),
     Capture(CaptureConfig),
 }
 
-fn reads(config: &Config) -> Reads {
+pub(crate) fn reads(config: &Config) -> Reads {
     let group = config.source.group.clone();
     match config.source.origin.clone() {
         Origin::Kafka { brokers, topics, instance, properties } => Reads::Kafka(KafkaConfig {
@@ -228,12 +125,12 @@ fn reads(config: &Config) -> Reads {
 }
 
 /// What is written, in the words of the sink that writes it.
-enum Writes {
+pub(crate) enum Writes {
     ClickHouse(ClickHouseConfig),
     Sqlite(SqliteConfig),
 }
 
-fn writes(config: &Config) -> Writes {
+pub(crate) fn writes(config: &Config) -> Writes {
     match config.sink.clone() {
         SinkConfig::ClickHouse { url, database, user, password, cluster, settings, request_timeout_ms } => {
             Writes::ClickHouse(ClickHouseConfig {
@@ -244,6 +141,7 @@ fn writes(config: &Config) -> Writes {
                 request_timeout_ms,
                 cluster,
                 settings,
+                group: config.source.group.clone(),
             })
         }
         SinkConfig::Sqlite { path, busy_timeout_ms } => {

@@ -8,17 +8,18 @@ use std::sync::Arc;
 use settle_core::batch::{Batch, TableRows};
 use settle_core::change::{Event, TableName};
 use settle_core::fold::{Fold, Limits};
-use settle_core::lane::{Fed, Lane, LoneTombstones};
+use settle_core::lane::{Fed, Lane, LoneTombstones, Past};
 use settle_core::position::{Offset, Partition, Place};
 use settle_core::record::Record;
 use settle_core::refusal::{Refusal, Refused};
 use settle_core::schema::{Inferred, RowSchema, infer};
+use settle_core::sink::Places;
 
 pub use seen::Seen;
 
 use crate::config::Target;
 use crate::run::Owners;
-use crate::source::SourceError;
+use crate::source::{Assignment, SourceError};
 
 /// The sampled records as a run would see them.
 #[derive(Debug)]
@@ -54,27 +55,63 @@ impl Sample {
 /// Reads the records as a run would, but goes on behind what it would stop at.
 pub fn read(records: Vec<Record>) -> Sample {
     // A sample starts anywhere: a tombstone may follow a delete that was not sampled.
-    read_into(records, &Target::default(), LoneTombstones::Skip)
+    let lone_tombstones = LoneTombstones::Skip;
+    read_into(
+        records,
+        &Outset { target: &Target::default(), lone_tombstones, assignments: &[], places: &Places::default() },
+    )
 }
 
-/// The same for a run with these rules: they say which origins would meet in one table. Only the
-/// first origin of a table stays in the sample.
-pub fn read_into(records: Vec<Record>, target: &Target, lone_tombstones: LoneTombstones) -> Sample {
+/// What a run knows before its first record.
+#[derive(Clone, Copy, Debug)]
+pub struct Outset<'a> {
+    /// The rules: they say which origins would meet in one table.
+    pub target: &'a Target,
+    /// Tombstones that follow no delete.
+    pub lone_tombstones: LoneTombstones,
+    /// Where it begins.
+    pub assignments: &'a [Assignment],
+    /// What the destination knows of those places.
+    pub places: &'a Places,
+}
+
+impl Outset<'_> {
+    /// The lane of a partition from where the run begins in it.
+    fn lane(&self, assignment: &Assignment) -> Lane {
+        let Assignment { partition, topic_id, start, standing, .. } = assignment;
+        let floors = topic_id.map(|id| self.places.floors_of(id, partition)).unwrap_or_default();
+        let boundaries = topic_id.map(|id| self.places.epochs_of(id, partition)).unwrap_or_default();
+        let marks = standing.as_ref().map(|standing| standing.marks.as_slice()).unwrap_or_default();
+        let past = Past { floors: &floors, boundaries: &boundaries, marks };
+        Lane::behind(partition.clone(), *start, past, self.lone_tombstones)
+    }
+}
+
+/// The same for a run that begins so. Records from before its beginning are read by themselves. Only
+/// the first origin of a table stays in the sample.
+pub fn read_into(records: Vec<Record>, outset: &Outset<'_>) -> Sample {
+    let mut ahead: HashMap<&Partition, &Assignment> =
+        outset.assignments.iter().map(|assignment| (&assignment.partition, assignment)).collect();
     let mut lanes: HashMap<Partition, Lane> = HashMap::new();
     let mut schemas: HashMap<Arc<TableName>, Option<Arc<RowSchema>>> = HashMap::new();
     let mut read: Vec<(Partition, Offset, Fed)> = Vec::new();
     let mut refused: Vec<Box<Refused>> = Vec::new();
     let mut topics: BTreeMap<String, BTreeSet<i32>> = BTreeMap::new();
     let mut seen: BTreeMap<Arc<str>, Seen> = BTreeMap::new();
-    let mut origins = Origins::new(target);
+    let mut origins = Origins::new(outset.target);
     for record in records {
         let (partition, offset) = (record.partition.clone(), record.offset);
         topics.entry(partition.topic.to_string()).or_default().insert(partition.number);
         let of_topic = seen.entry(partition.topic.clone()).or_default();
         of_topic.records += 1;
+        if ahead.get(&partition).is_some_and(|assignment| assignment.start <= offset)
+            && let Some(assignment) = ahead.remove(&partition)
+        {
+            lanes.insert(partition.clone(), outset.lane(assignment));
+        }
         let lane = lanes
             .entry(partition.clone())
-            .or_insert_with(|| Lane::new(partition.clone(), offset, &[], lone_tombstones));
+            .or_insert_with(|| Lane::new(partition.clone(), offset, &[], outset.lone_tombstones));
         // The lane takes what it has no use for out of the record.
         let payload = record.payload.clone();
         match lane.take_in(record) {
@@ -96,7 +133,10 @@ pub fn read_into(records: Vec<Record>, target: &Target, lone_tombstones: LoneTom
         }
     }
     let mut refusals: Vec<Refusal> = refused.iter().map(|refused| refused.refusal.clone()).collect();
-    let keyed = |topic: &Arc<str>| lanes.iter().any(|(other, lane)| other.topic == *topic && lane.knows_keys());
+    let resumed = |topic: &Arc<str>| outset.assignments.iter().any(|a| a.resumed && a.partition.topic == *topic);
+    let keyed = |topic: &Arc<str>| {
+        resumed(topic) || lanes.iter().any(|(other, lane)| other.topic == *topic && lane.knows_keys())
+    };
     let alone = refused.into_iter().filter_map(|refused| {
         let keyed = keyed(&refused.record.partition.topic);
         refused.into_dead_letter(keyed).ok().map(|letter| letter.record.place())
@@ -104,7 +144,7 @@ pub fn read_into(records: Vec<Record>, target: &Target, lone_tombstones: LoneTom
     let poison = alone.collect();
     let limits = Limits { max_rows: usize::MAX, max_bytes: usize::MAX, max_age_ms: u64::MAX };
     let (mut fold, mut complete) = (Fold::new(limits), Fold::new(limits));
-    for (partition, offset, Fed { event, floor }) in read {
+    for (partition, offset, Fed { event, floor, .. }) in read {
         if carries_all(&event) {
             // Refused again below, where it counts.
             let _ = complete.push(&partition, offset, event.clone(), floor.clone(), 0);

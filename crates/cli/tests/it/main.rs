@@ -4,6 +4,7 @@
 
 mod capture_into_sqlite;
 mod cases;
+mod chain;
 mod check;
 mod child;
 mod dead_letters;
@@ -12,6 +13,8 @@ mod kafka_into_clickhouse;
 mod kills;
 mod live;
 mod log_ends;
+mod new_logs;
+mod prove;
 mod set_up;
 mod shop;
 mod simulate;

@@ -6,6 +6,7 @@
 mod folding;
 mod made_up;
 mod naive_schemes;
+mod new_logs;
 mod recorded_forms;
 mod robustness;
 mod settling;

@@ -6,7 +6,9 @@
 mod form;
 mod line;
 mod offsets;
+mod outlook;
 mod survey;
+mod window;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -14,15 +16,21 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use settle_core::position::{Offset, Partition, TopicId};
+use settle_core::position::{Offset, Partition, Span, TopicId};
 use settle_core::record::Record;
 use settle_core::sink::BoxFuture;
 use tokio::sync::mpsc;
 
-use crate::source::{Assignment, Chunk, OffsetStore, Source, SourceError, SourceEvent, SourceFailure};
+use crate::log::Ends;
+use crate::source::{
+    Assignment, Chunk, CommitPoint, GroupOffsets, OffsetStore, Source, SourceError, SourceEvent, SourceFailure,
+};
+use crate::standing;
 use crate::topics::wanted;
 use offsets::OffsetFile;
-pub use survey::{Survey, SurveyedPartition, survey};
+pub use outlook::{Outlook, PartitionOutlook, outlook};
+pub use survey::{forget_group, offsets_since, survey};
+use window::Window;
 
 /// Records sent at once.
 const CHUNK_RECORDS: usize = 500;
@@ -46,17 +54,33 @@ pub struct CaptureConfig {
 
 /// Starts reading on a thread of its own.
 pub fn start(config: CaptureConfig) -> Result<Source, SourceError> {
-    let mut files = Vec::new();
-    for path in &config.paths {
-        files.push(Arc::new(OffsetFile::load(path, &config.group)?));
-    }
+    let files = load(&config)?;
+    spawn(config, files, Window::Whole)
+}
+
+/// Reads as the group up to `ends`, whatever the capture has behind them.
+pub fn start_below(config: CaptureConfig, ends: Ends) -> Result<Source, SourceError> {
+    let files = load(&config)?;
+    spawn(config, files, Window::Below(ends))
+}
+
+/// Reads these stretches and nothing else, as no group: nothing is committed.
+pub fn read(config: CaptureConfig, spans: Vec<Span>) -> Result<Source, SourceError> {
+    spawn(config, Vec::new(), Window::of(spans))
+}
+
+fn load(config: &CaptureConfig) -> Result<Vec<Arc<OffsetFile>>, SourceError> {
+    config.paths.iter().map(|path| OffsetFile::load(path, &config.group).map(Arc::new)).collect()
+}
+
+fn spawn(config: CaptureConfig, files: Vec<Arc<OffsetFile>>, window: Window) -> Result<Source, SourceError> {
     let (events, receiver) = mpsc::channel(CHUNKS_AHEAD);
     let store = CaptureOffsets { files: files.clone() };
     std::thread::Builder::new()
         .name("settle-capture".to_owned())
         .spawn(move || {
             let mut deliver = |event: SourceEvent| events.blocking_send(event).map_err(|_| Stop::NobodyListens);
-            let sent = read_all(&config, &files, &mut deliver);
+            let sent = read_all(&config, &files, &window, &mut deliver);
             let last = match sent {
                 Ok(()) => SourceEvent::Ended,
                 Err(Stop::Failed(error)) => SourceEvent::Failed(error),
@@ -68,15 +92,15 @@ pub fn start(config: CaptureConfig) -> Result<Source, SourceError> {
         .map_err(|e| {
             SourceError::new(SourceFailure::Contract, format!("cannot start a thread to read the capture ({e})"))
         })?;
-    Ok(Source { events: receiver, offsets: Box::new(store) })
+    Ok(Source { events: receiver, offsets: Box::new(store), group: GroupOffsets::default() })
 }
 
 /// Reads the first records of each partition, up to `limit` of each, for `ddl`.
 pub fn sample(config: &CaptureConfig, limit: usize) -> Result<Vec<Record>, SourceError> {
-    let survey = survey(config, limit);
-    match survey.refused {
+    let outlook = outlook(config, limit);
+    match outlook.refused {
         Some(error) => Err(error),
-        None => Ok(survey.records),
+        None => Ok(outlook.records),
     }
 }
 
@@ -94,27 +118,33 @@ impl From<SourceError> for Stop {
     }
 }
 
-fn read_all(config: &CaptureConfig, files: &[Arc<OffsetFile>], deliver: &mut Deliver<'_>) -> Result<(), Stop> {
-    if files.is_empty() {
-        let mut reader = Reader::new("standard input".to_owned(), config, None, deliver);
+fn read_all(
+    config: &CaptureConfig,
+    files: &[Arc<OffsetFile>],
+    window: &Window,
+    deliver: &mut Deliver<'_>,
+) -> Result<(), Stop> {
+    if config.paths.is_empty() {
+        let mut reader = Reader::new("standard input".to_owned(), config, None, window, deliver);
         return reader.read(&mut std::io::stdin().lock());
     }
-    read_files(config, files, false, deliver)
+    read_files(config, files, window, false, deliver)
 }
 
-/// Reads the captures one after the other; with `whole`, also what the group has read before.
+/// Reads the captures one after the other; with `over_again`, also what the group has read before.
 fn read_files(
     config: &CaptureConfig,
     files: &[Arc<OffsetFile>],
-    whole: bool,
+    window: &Window,
+    over_again: bool,
     deliver: &mut Deliver<'_>,
 ) -> Result<(), Stop> {
     let mut owners: HashMap<Arc<str>, String> = HashMap::new();
     let mut unwanted = BTreeSet::new();
-    for (path, offsets) in config.paths.iter().zip(files) {
+    for (at, path) in config.paths.iter().enumerate() {
         let name = path.display().to_string();
-        let mut reader = Reader::new(name.clone(), config, Some(offsets.clone()), deliver);
-        reader.whole = whole;
+        let mut reader = Reader::new(name.clone(), config, files.get(at).cloned(), window, deliver);
+        reader.over_again = over_again;
         reader.elsewhere.clone_from(&owners);
         reader.read(&mut open(path)?)?;
         owners.extend(reader.topics.into_keys().map(|topic| (topic, name.clone())));
@@ -163,16 +193,19 @@ struct Reader<'a, 'd> {
     name: String,
     config: &'a CaptureConfig,
     offsets: Option<Arc<OffsetFile>>,
+    window: &'a Window,
     deliver: &'a mut Deliver<'d>,
     topics: HashMap<Arc<str>, TopicId>,
     /// Topics of the captures before, with the capture that has them.
     elsewhere: HashMap<Arc<str>, String>,
     /// Topics that are not asked for.
     unwanted: BTreeSet<Arc<str>>,
-    next: HashMap<Partition, Offset>,
+    /// The assignment under which each partition is read, and what comes next of it.
+    next: HashMap<Partition, (u64, Offset)>,
     /// Delivers also what an earlier run of the group has read.
-    whole: bool,
+    over_again: bool,
     chunk: Vec<Record>,
+    chunk_generation: u64,
     chunk_bytes: usize,
 }
 
@@ -181,19 +214,22 @@ impl<'a, 'd> Reader<'a, 'd> {
         name: String,
         config: &'a CaptureConfig,
         offsets: Option<Arc<OffsetFile>>,
+        window: &'a Window,
         deliver: &'a mut Deliver<'d>,
     ) -> Self {
         Self {
             name,
             config,
             offsets,
+            window,
             deliver,
             topics: HashMap::new(),
             elsewhere: HashMap::new(),
             unwanted: BTreeSet::new(),
             next: HashMap::new(),
-            whole: false,
+            over_again: false,
             chunk: Vec::new(),
+            chunk_generation: 0,
             chunk_bytes: 0,
         }
     }
@@ -239,9 +275,10 @@ impl<'a, 'd> Reader<'a, 'd> {
             return Err(SourceError::new(SourceFailure::Contract, message).into());
         }
         let topic_id = self.topic_id(topic, text)?;
+        let Some(generation) = self.window.pass(&record.partition, record.offset) else { return Ok(()) };
         let next = match self.next.get(&record.partition) {
-            Some(&next) => next,
-            None => self.assign(&record, topic_id)?,
+            Some(&(known, next)) if known == generation => next,
+            _ => self.assign(&record, topic_id, generation)?,
         };
         if record.offset < next {
             return Ok(()); // read by an earlier run of this group
@@ -252,6 +289,7 @@ impl<'a, 'd> Reader<'a, 'd> {
         {
             self.flush()?;
         }
+        self.chunk_generation = generation;
         self.chunk_bytes += record.size();
         self.chunk.push(record);
         Ok(())
@@ -281,18 +319,28 @@ impl<'a, 'd> Reader<'a, 'd> {
 
     /// The first record of a partition: it is ours from where the group stands. Returns the next
     /// offset to deliver.
-    fn assign(&mut self, record: &Record, topic_id: TopicId) -> Result<Offset, Stop> {
+    fn assign(&mut self, record: &Record, topic_id: TopicId, generation: u64) -> Result<Offset, Stop> {
         let partition = record.partition.clone();
         let committed = match &self.offsets {
             Some(offsets) => offsets.start_of(&partition, topic_id)?,
             None => None,
         };
-        let start = committed.unwrap_or(record.offset);
-        let next = if self.whole { record.offset } else { start };
-        self.next.insert(partition.clone(), next);
+        let start = committed.as_ref().map_or(record.offset, |(offset, _)| *offset);
+        let next = if self.over_again { record.offset } else { start };
+        self.next.insert(partition.clone(), (generation, next));
         self.flush()?;
-        let assignment =
-            Assignment { partition, topic_id: Some(topic_id), start, resumed: committed.is_some(), generation: 0 };
+        let resumed = committed.is_some();
+        let standing = committed.and_then(|(offset, line)| standing::of(&partition, topic_id, offset, &line));
+        let assignment = Assignment {
+            partition,
+            topic_id: Some(topic_id),
+            start,
+            resumed,
+            standing,
+            partitions: 0,
+            waits: false,
+            generation,
+        };
         self.send(SourceEvent::Assigned(vec![assignment]))?;
         Ok(next)
     }
@@ -302,7 +350,7 @@ impl<'a, 'd> Reader<'a, 'd> {
         self.chunk_bytes = 0;
         let Some(first) = records.first() else { return Ok(()) };
         let partition = first.partition.clone();
-        self.send(SourceEvent::Records(Chunk { partition, generation: 0, records }))
+        self.send(SourceEvent::Records(Chunk { partition, generation: self.chunk_generation, records }))
     }
 
     fn send(&mut self, event: SourceEvent) -> Result<(), Stop> {
@@ -316,7 +364,7 @@ struct CaptureOffsets {
 }
 
 impl OffsetStore for CaptureOffsets {
-    fn commit<'a>(&'a self, offsets: &'a [(Partition, Offset)]) -> BoxFuture<'a, Result<(), SourceError>> {
+    fn commit<'a>(&'a self, offsets: &'a [CommitPoint]) -> BoxFuture<'a, Result<(), SourceError>> {
         Box::pin(async move { self.files.iter().try_for_each(|file| file.commit(offsets)) })
     }
 

@@ -1,131 +1,91 @@
-//! What a run would find at its start, and the first records of each partition. Nothing is
-//! committed or changed.
+//! What captures hold, found by reading them through once.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
+use std::io::BufRead;
 
 use settle_core::position::{Offset, Partition, TopicId};
-use settle_core::record::Record;
 
 use super::offsets::OffsetFile;
-use super::{CaptureConfig, Stop, read_files};
-use crate::check::can_be_made;
-use crate::source::{SourceError, SourceEvent, SourceFailure};
+use super::{CaptureConfig, open, parse, unreadable};
+use crate::log::LogPartition;
+use crate::source::SourceError;
+use crate::topics::wanted;
 
-/// What a run would find.
-#[derive(Debug, Default)]
-pub struct Survey {
-    /// The partitions that the captures hold, of the topics that are asked for.
-    pub partitions: Vec<SurveyedPartition>,
-    /// The first records of each partition, and the first behind the group's offset.
-    pub records: Vec<Record>,
-    /// Where a run would stop reading, and why.
-    pub refused: Option<SourceError>,
-    /// Why the group's offsets cannot be written.
-    pub unwritable: Option<SourceError>,
+struct Seen {
+    topic_id: TopicId,
+    start: Offset,
+    end: Offset,
+    committed: Option<Offset>,
 }
 
-/// One partition.
-#[derive(Debug)]
-pub struct SurveyedPartition {
-    /// Which.
-    pub partition: Partition,
-    /// The log that it is.
-    pub topic_id: Option<TopicId>,
-    /// Where the group stands; none where it never committed.
-    pub committed: Option<Offset>,
-    /// Records that the captures hold.
-    pub records: u64,
-    /// First offset.
-    pub first: Offset,
-    /// Behind the last offset.
-    pub end: Offset,
+/// Every wanted partition, with where the configured group stands in it.
+pub fn survey(config: &CaptureConfig) -> Result<Vec<LogPartition>, SourceError> {
+    let mut found: BTreeMap<Partition, Seen> = BTreeMap::new();
+    each(config, |record, text, offsets, ids| {
+        let topic_id = *ids.entry(record.partition.topic.to_string()).or_insert_with(|| {
+            config.topic_id.unwrap_or_else(|| TopicId::of_first_line(&record.partition.topic, text.as_bytes()))
+        });
+        let offset = record.offset;
+        if let Some(seen) = found.get_mut(&record.partition) {
+            seen.start = seen.start.min(offset);
+            seen.end = seen.end.max(offset + 1);
+            return Ok(());
+        }
+        let committed = offsets.start_of(&record.partition, topic_id)?.map(|(offset, _)| offset);
+        found.insert(record.partition, Seen { topic_id, start: offset, end: offset + 1, committed });
+        Ok(())
+    })?;
+    let found = found.into_iter().map(|(partition, Seen { topic_id, start, end, committed })| LogPartition {
+        partition,
+        topic_id: Some(topic_id),
+        start,
+        end,
+        committed,
+    });
+    Ok(found.collect())
 }
 
-/// Reads the captures to their end, as a run would, and keeps up to `limit` records of each
-/// partition from its beginning, and as many from where the group stands. Standard input is left
-/// alone.
-pub fn survey(config: &CaptureConfig, limit: usize) -> Survey {
-    let mut survey = Survey::default();
-    if let Err(error) = look(config, limit, &mut survey) {
-        survey.refused = Some(error);
-    }
-    let unwritable = config.paths.iter().find_map(|path| probe(path, &config.group).err());
-    survey.unwritable = unwritable;
-    survey
-}
-
-fn look(config: &CaptureConfig, limit: usize, survey: &mut Survey) -> Result<(), SourceError> {
-    let mut files = Vec::new();
-    for path in &config.paths {
-        files.push(Arc::new(OffsetFile::load(path, &config.group)?));
-    }
-    let mut taken: BTreeMap<Partition, Taken> = BTreeMap::new();
-    let Survey { partitions, records, .. } = survey;
-    let mut deliver = |event: SourceEvent| {
-        match event {
-            SourceEvent::Assigned(assigned) => {
-                for assignment in assigned {
-                    taken.insert(assignment.partition.clone(), Taken { index: partitions.len(), ..Taken::default() });
-                    partitions.push(SurveyedPartition {
-                        partition: assignment.partition,
-                        topic_id: assignment.topic_id,
-                        committed: assignment.resumed.then_some(assignment.start),
-                        records: 0,
-                        first: 0,
-                        end: 0,
-                    });
-                }
-            }
-            SourceEvent::Records(chunk) => {
-                let Some(taken) = taken.get_mut(&chunk.partition) else { return Ok(()) };
-                let Some(known) = partitions.get_mut(taken.index) else { return Ok(()) };
-                for record in chunk.records {
-                    if known.records == 0 {
-                        known.first = record.offset;
-                    }
-                    known.records += 1;
-                    known.end = record.offset.saturating_add(1);
-                    let count = match known.committed {
-                        Some(committed) if record.offset >= committed => &mut taken.ahead,
-                        _ => &mut taken.from_start,
-                    };
-                    if *count < limit {
-                        *count += 1;
-                        records.push(record);
-                    }
-                }
-            }
-            _ => {}
+/// The first offset of each partition whose record is of `since_ms` or later; none where there is none.
+pub fn offsets_since(
+    config: &CaptureConfig,
+    since_ms: i64,
+) -> Result<BTreeMap<Partition, Option<Offset>>, SourceError> {
+    let mut first: BTreeMap<Partition, Option<Offset>> = BTreeMap::new();
+    each(config, |record, _, _, _| {
+        let known = first.entry(record.partition).or_default();
+        if known.is_none() && record.timestamp_ms.is_some_and(|time| time >= since_ms) {
+            *known = Some(record.offset);
         }
         Ok(())
-    };
-    match read_files(config, &files, true, &mut deliver) {
-        Ok(()) | Err(Stop::NobodyListens) => Ok(()),
-        Err(Stop::Failed(error)) => Err(error),
+    })?;
+    Ok(first)
+}
+
+type Ids = BTreeMap<String, TopicId>;
+
+fn each(
+    config: &CaptureConfig,
+    mut take: impl FnMut(settle_core::record::Record, &str, &OffsetFile, &mut Ids) -> Result<(), SourceError>,
+) -> Result<(), SourceError> {
+    let mut ids = Ids::new();
+    for path in &config.paths {
+        let name = path.display().to_string();
+        let offsets = OffsetFile::load(path, &config.group)?;
+        for (number, text) in open(path)?.lines().enumerate() {
+            let text = text.map_err(|e| unreadable(&name, &e))?;
+            if text.trim().is_empty() {
+                continue;
+            }
+            let record = parse(&text, number + 1, &name)?;
+            if wanted(&config.topics, &record.partition.topic) {
+                take(record, text.trim_end(), &offsets, &mut ids)?;
+            }
+        }
     }
+    Ok(())
 }
 
-/// Records kept of one partition.
-#[derive(Default)]
-struct Taken {
-    index: usize,
-    from_start: usize,
-    ahead: usize,
-}
-
-/// Whether a run could store offsets beside the capture: it makes a file there and renames it.
-fn probe(capture: &Path, group: &str) -> Result<(), SourceError> {
-    let mut name = capture.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{group}.offsets"));
-    can_be_made(&capture.with_file_name(name)).map_err(|error| {
-        let folder = capture.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let message = format!(
-            "the offsets of group {group} are kept beside the capture, but no file can be made in {} ({error}); give this \
-             user write access to the folder, or read a copy of the capture elsewhere",
-            folder.display()
-        );
-        SourceError::new(SourceFailure::Contract, message)
-    })
+/// Removes the offsets of a group that was made for one pass.
+pub fn forget_group(config: &CaptureConfig, group: &str) -> Result<(), SourceError> {
+    config.paths.iter().try_for_each(|path| OffsetFile::remove(path, group))
 }

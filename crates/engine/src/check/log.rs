@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use settle_core::lane::LoneTombstones;
-use settle_core::position::{Offset, Partition, TopicId};
+use settle_core::position::Offset;
 
 use super::count;
 use crate::config::SourceConfig;
 use crate::finding::Finding;
-use crate::kafka::{Keeping, SurveyedTopic};
+use crate::kafka::{Keeping, TopicOutlook};
 use crate::sampling::{Sample, Seen};
 use crate::source::Assignment;
 use crate::{capture, kafka};
@@ -22,68 +22,60 @@ const SHORT_RETENTION_MS: u64 = 24 * 3_600_000;
 /// Where a run would begin in one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Which partition.
-    pub(crate) partition: Partition,
-    /// Its log.
-    pub(crate) topic_id: Option<TopicId>,
+    /// As the run is given it.
+    pub(crate) assignment: Assignment,
     /// First offset of the log.
     pub(crate) first: Offset,
     /// Behind the last.
     pub(crate) end: Offset,
-    /// Where the group stands.
-    pub(crate) committed: Option<Offset>,
 }
 
 impl Place {
-    /// As a run is told of it.
-    pub(crate) fn assignment(&self) -> Assignment {
-        Assignment {
-            partition: self.partition.clone(),
-            topic_id: self.topic_id,
-            start: self.committed.unwrap_or(self.first),
-            resumed: self.committed.is_some(),
-            generation: 0,
-        }
+    /// Where the group stands; none where it never committed.
+    pub(crate) fn committed(&self) -> Option<Offset> {
+        self.assignment.resumed.then_some(self.assignment.start)
     }
 }
 
-/// What a survey of Kafka says.
-pub(crate) fn of_kafka(survey: &kafka::Survey, sample: &Sample, config: &SourceConfig) -> Vec<Finding> {
+/// The places of a Kafka log at which a run would not refuse to begin.
+pub(crate) fn places_of(topic: &TopicOutlook) -> impl Iterator<Item = Place> {
+    topic.partitions.iter().filter_map(|part| {
+        let assignment = part.assignment.as_ref().ok()?.clone();
+        Some(Place { assignment, first: part.first, end: part.end })
+    })
+}
+
+/// What is found of Kafka topics.
+pub(crate) fn of_kafka(outlook: &kafka::Outlook, sample: &Sample, config: &SourceConfig) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for topic in &survey.topics {
-        let places: Vec<Place> = topic.partitions.iter().map(|part| part.place(topic.id)).collect();
+    for topic in &outlook.topics {
+        let ends: Vec<(Offset, Offset)> = topic.partitions.iter().map(|part| (part.first, part.end)).collect();
         let seen = sample.seen.get(topic.name.as_str());
-        findings.push(Finding::note(format!(
-            "{}{}",
-            of_topic(&topic.name, &places, seen),
-            kept(topic.keeping.as_ref())
-        )));
+        let kept = kept(topic.keeping.as_ref());
+        findings.push(Finding::note(format!("{}{kept}", of_topic(&topic.name, &ends, seen))));
         if topic.id.is_none() {
             findings.push(Finding::warning(
                 format!(
-                    "the broker gives topic {} no id, so a topic made anew under its name is not recognised",
+                    "the broker gives topic {} no id, so a topic made anew under its name is not recognised, and its \
+                     epochs cannot be recorded",
                     topic.name
                 ),
                 "use Kafka 2.8 or later; until then use a new group whenever the topic is made anew",
             ));
         }
-        findings.extend(topic.partitions.iter().filter_map(|part| part.refused.as_ref()).map(Finding::of_source));
-        findings.extend(begins_late(topic, &places, seen));
+        findings
+            .extend(topic.partitions.iter().filter_map(|part| part.assignment.as_ref().err()).map(Finding::of_source));
+        findings.extend(grown(topic));
+        findings.extend(begins_late(topic, seen));
         if let Some(keeping) = &topic.keeping {
             findings.extend(keeps(&topic.name, keeping, config.lone_tombstones));
         }
     }
-    let places: Vec<Place> = survey
-        .topics
-        .iter()
-        .flat_map(|topic| {
-            topic.partitions.iter().filter(|part| part.refused.is_none()).map(|part| part.place(topic.id))
-        })
-        .collect();
+    let places: Vec<Place> = outlook.topics.iter().flat_map(places_of).collect();
     if !places.is_empty() {
         findings.push(group(&config.group, &places));
     }
-    match survey.members {
+    match outlook.members {
         Some(0) => {}
         Some(members) => findings.push(Finding::note(format!(
             "group {} has {} now: a run shares the partitions with them",
@@ -95,49 +87,52 @@ pub(crate) fn of_kafka(survey: &kafka::Survey, sample: &Sample, config: &SourceC
     findings
 }
 
-/// What a survey of captures says.
-pub(crate) fn of_captures(survey: &capture::Survey, sample: &Sample, config: &SourceConfig) -> Vec<Finding> {
-    let mut topics: BTreeMap<&str, Vec<Place>> = BTreeMap::new();
-    for part in &survey.partitions {
-        topics.entry(&part.partition.topic).or_default().push(part.place());
+/// What is found of captures.
+pub(crate) fn of_captures(outlook: &capture::Outlook, sample: &Sample, config: &SourceConfig) -> Vec<Finding> {
+    let mut topics: BTreeMap<&str, Vec<(Offset, Offset)>> = BTreeMap::new();
+    for part in &outlook.partitions {
+        topics.entry(&part.assignment.partition.topic).or_default().push((part.first, part.end));
     }
     let mut findings = Vec::new();
-    for (topic, places) in &topics {
-        findings.push(Finding::note(of_topic(topic, places, sample.seen.get(*topic))));
+    for (topic, ends) in &topics {
+        findings.push(Finding::note(of_topic(topic, ends, sample.seen.get(*topic))));
     }
-    findings.extend(survey.refused.iter().chain(&survey.unwritable).map(Finding::of_source));
-    let places: Vec<Place> = topics.into_values().flatten().collect();
+    findings.extend(outlook.refused.iter().chain(&outlook.unwritable).map(Finding::of_source));
+    let places: Vec<Place> = outlook.partitions.iter().map(capture::PartitionOutlook::place).collect();
     if !places.is_empty() {
         findings.push(group(&config.group, &places));
     }
     findings
 }
 
-impl kafka::SurveyedPartition {
-    pub(crate) fn place(&self, topic_id: Option<TopicId>) -> Place {
-        let Self { partition, first, end, committed, .. } = self;
-        Place { partition: partition.clone(), topic_id, first: *first, end: *end, committed: *committed }
+impl capture::PartitionOutlook {
+    pub(crate) fn place(&self) -> Place {
+        Place { assignment: self.assignment.clone(), first: self.first, end: self.end }
     }
 }
 
-impl capture::SurveyedPartition {
-    pub(crate) fn place(&self) -> Place {
-        let Self { partition, topic_id, committed, first, end, .. } = self;
-        Place { partition: partition.clone(), topic_id: *topic_id, first: *first, end: *end, committed: *committed }
-    }
+/// Partitions that came after the group began, and wait for the others.
+fn grown(topic: &TopicOutlook) -> Option<Finding> {
+    let waiting = places_of(topic).filter(|place| place.assignment.waits).count() as u64;
+    (waiting > 0).then(|| {
+        Finding::note(format!(
+            "topic {} has grown by {}: a run reads them when the others are committed up to the end that they have now",
+            topic.name,
+            count(waiting, "partition", "partitions")
+        ))
+    })
 }
 
 /// A topic's partitions, ends, and how much of it was sampled.
-fn of_topic(name: &str, places: &[Place], seen: Option<&Seen>) -> String {
-    let ends = if places.len() <= ENDS_SHOWN {
-        let ends: Vec<String> = places.iter().map(|place| format!("{} to {}", place.first, place.end)).collect();
+fn of_topic(name: &str, ends: &[(Offset, Offset)], seen: Option<&Seen>) -> String {
+    let partitions = count(ends.len() as u64, "partition", "partitions");
+    let ends = if ends.len() <= ENDS_SHOWN {
+        let ends: Vec<String> = ends.iter().map(|(first, end)| format!("{first} to {end}")).collect();
         format!("offsets {}", ends.join(", "))
     } else {
-        let most: i64 = places.iter().map(|place| place.end - place.first).sum();
-        format!("{most} offsets")
+        format!("{} offsets", ends.iter().map(|(first, end)| end - first).sum::<i64>())
     };
     let sampled = count(seen.map_or(0, |seen| seen.records), "record", "records");
-    let partitions = count(places.len() as u64, "partition", "partitions");
     format!("topic {name}: {partitions}, {ends}; {sampled} sampled")
 }
 
@@ -194,8 +189,8 @@ fn keeps(topic: &str, keeping: &Keeping, lone_tombstones: LoneTombstones) -> Vec
 }
 
 /// A new group that meets a log whose beginning is gone.
-fn begins_late(topic: &SurveyedTopic, places: &[Place], seen: Option<&Seen>) -> Option<Finding> {
-    let late = places.iter().any(|place| place.committed.is_none() && place.first > 0);
+fn begins_late(topic: &TopicOutlook, seen: Option<&Seen>) -> Option<Finding> {
+    let late = places_of(topic).any(|place| place.committed().is_none() && place.first > 0);
     let has_snapshot = seen.is_some_and(|seen| seen.snapshot > 0);
     let records = seen.is_some_and(|seen| !seen.is_control_only());
     (late && records && !has_snapshot).then(|| {
@@ -211,8 +206,8 @@ fn begins_late(topic: &SurveyedTopic, places: &[Place], seen: Option<&Seen>) -> 
 }
 
 fn group(group: &str, places: &[Place]) -> Finding {
-    let new = places.iter().filter(|place| place.committed.is_none()).count();
-    let ahead = places.iter().filter_map(|place| u64::try_from(place.end - place.committed?).ok()).sum();
+    let new = places.iter().filter(|place| place.committed().is_none()).count();
+    let ahead = places.iter().filter_map(|place| u64::try_from(place.end - place.committed()?).ok()).sum();
     let stands = format!("group {group} goes on where it stands, with {} ahead", count(ahead, "offset", "offsets"));
     Finding::note(match new {
         _ if new == places.len() => {
@@ -226,10 +221,14 @@ fn group(group: &str, places: &[Place]) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use settle_core::position::Partition;
+
     use super::*;
 
     fn place(first: Offset, end: Offset, committed: Option<Offset>) -> Place {
-        Place { partition: Partition::new("t", 0), topic_id: None, first, end, committed }
+        let partition = Partition::new("t", 0);
+        let assignment = Assignment::plain(partition, None, committed.unwrap_or(first), committed.is_some(), 0);
+        Place { assignment, first, end }
     }
 
     #[test]

@@ -9,15 +9,12 @@ mod records;
 mod rules;
 mod tables;
 mod values;
+mod whole;
 
 use std::fs::OpenOptions;
 use std::path::Path;
 
-pub(crate) use dead_letters::findings as of_dead_letters;
-pub(crate) use log::{Place, of_captures, of_kafka};
-pub(crate) use records::findings as of_records;
-pub(crate) use rules::findings as of_rules;
-pub(crate) use tables::findings as of_tables;
+pub use whole::check;
 
 use crate::finding::{Cause, Finding, Severity};
 

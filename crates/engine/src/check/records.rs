@@ -108,7 +108,8 @@ fn refused(sample: &Sample, places: &[Place]) -> Vec<Finding> {
     let mut kinds: BTreeMap<(bool, String), (u64, &Refusal)> = BTreeMap::new();
     for refusal in &sample.refusals {
         let passed = places.iter().any(|place| {
-            place.partition == refusal.place.partition && place.committed.is_some_and(|to| refusal.place.offset < to)
+            place.assignment.partition == refusal.place.partition
+                && place.committed().is_some_and(|to| refusal.place.offset < to)
         });
         kinds.entry((passed, refusal.reason.to_string())).or_insert((0, refusal)).0 += 1;
     }

@@ -74,7 +74,7 @@ pub async fn sample(config: KafkaConfig, topic: String, limit: usize) -> Result<
         let mut starts = Vec::with_capacity(ends.len());
         for (partition, end) in ends {
             let (first, _) = start::watermarks(&finder, &config, &partition)?;
-            starts.push(Start { partition, topic_id: None, start: first, committed: None, bound: Some(end) });
+            starts.push(Start::alone(partition, first, end));
         }
         take_sample(&config, &starts, limit)
     })
@@ -88,13 +88,7 @@ pub async fn sample_from(
     limit: usize,
 ) -> Result<Vec<Record>, SourceError> {
     blocking("reading a sample", move || {
-        let start = |(partition, start, end): (Partition, Offset, Offset)| Start {
-            partition,
-            topic_id: None,
-            start,
-            committed: None,
-            bound: Some(end),
-        };
+        let start = |(partition, start, end)| Start::alone(partition, start, end);
         let starts: Vec<Start> = parts.into_iter().map(start).collect();
         take_sample(&config, &starts, limit)
     })

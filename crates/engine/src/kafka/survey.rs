@@ -1,195 +1,216 @@
-//! What a run would find at its start: topics, the ends of their logs, where the group stands, what
-//! the broker keeps. Nothing is joined, committed or changed.
+//! What there is to read and who reads it, asked without joining the group.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use rdkafka::TopicPartitionList;
-use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, OwnedResourceSpecifier, ResourceSpecifier};
+use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::Consumer as _;
-use rdkafka::error::KafkaError;
-use settle_core::position::{Offset, Partition, TopicId};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use settle_core::position::{Offset, Partition};
+use tokio::time::Instant;
 
 use super::client::{self, Consumer};
 use super::config::KafkaConfig;
 use super::failure::{Verdict, judge, of_call};
 use super::probe::blocking;
-use super::start::{self, PATIENCE};
+use super::start;
 use super::topic_id::topic_ids;
 use super::topics;
+use crate::log::{LogPartition, Member};
 use crate::source::{SourceError, SourceFailure};
 
-/// How long a coordinator that is being chosen is waited for.
-const COORDINATOR_PATIENCE: Duration = Duration::from_secs(15);
+/// How long one question may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a broker may take to be ready for a question.
+const READY: Duration = Duration::from_secs(20);
+/// Rest between two attempts.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
 
-/// What a run would find.
-#[derive(Debug)]
-pub struct Survey {
-    /// The topics that would be read, by name.
-    pub topics: Vec<SurveyedTopic>,
-    /// Members that the group has now; none where it may not be looked at.
-    pub members: Option<usize>,
-}
-
-/// One topic.
-#[derive(Debug)]
-pub struct SurveyedTopic {
-    /// Its name.
-    pub name: String,
-    /// Its incarnation; none where the broker gives no ids (Kafka before 2.8).
-    pub id: Option<TopicId>,
-    /// Its partitions, from 0.
-    pub partitions: Vec<SurveyedPartition>,
-    /// What the broker keeps of it; none where it may not be asked.
-    pub keeping: Option<Keeping>,
-}
-
-/// One partition.
-#[derive(Debug)]
-pub struct SurveyedPartition {
-    /// Which.
-    pub partition: Partition,
-    /// First offset of the log.
-    pub first: Offset,
-    /// Last stable offset: next to be read behind everything that may be read now.
-    pub end: Offset,
-    /// Where the group stands; none where it never committed.
-    pub committed: Option<Offset>,
-    /// Why a run would not start there.
-    pub refused: Option<SourceError>,
-}
-
-impl SurveyedPartition {
-    /// Where a run would begin; the log's beginning where it would refuse.
-    pub fn start(&self) -> Offset {
-        if self.refused.is_some() { self.first } else { self.committed.unwrap_or(self.first) }
-    }
-}
-
-/// How long a topic keeps its records.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Keeping {
-    /// `delete`, `compact`, or both with a comma between.
-    pub cleanup_policy: String,
-    /// Milliseconds; none for ever.
-    pub retention_ms: Option<u64>,
-}
-
-impl Keeping {
-    /// True where records that newer ones of their key replace may go.
-    pub fn compacts(&self) -> bool {
-        self.cleanup_policy.contains("compact")
-    }
-
-    /// True where records go by their age or by the size of the log.
-    pub fn deletes(&self) -> bool {
-        self.cleanup_policy.contains("delete")
-    }
-}
-
-/// Looks at everything that a run would look at before it reads.
-pub async fn survey(config: KafkaConfig) -> Result<Survey, SourceError> {
-    let asked = config.clone();
-    let mut survey = blocking("looking at the source", move || look(&asked)).await?;
-    let keeping = keeping(&config, &survey.topics).await;
-    for topic in &mut survey.topics {
-        topic.keeping = keeping.get(&topic.name).cloned();
-    }
-    Ok(survey)
-}
-
-fn look(config: &KafkaConfig) -> Result<Survey, SourceError> {
-    config.check()?;
-    let mut settings = config.client();
-    let client = client::create(config, settings.set("group.id", &config.group))?;
-    let existing = client::list(&client, config, PATIENCE)?;
-    let selected = topics::select(&config.topics, &existing, &config.brokers)?;
-    let names: Vec<&str> = selected.iter().map(|topic| topic.name.as_str()).collect();
-    let ids = topic_ids(client.client(), &names, PATIENCE)
-        .map_err(|code| of_call("reading topic ids", &config.brokers, &KafkaError::MetadataFetch(code)))?;
-    let committed = committed(&client, config, &selected)?;
-    let mut topics = Vec::with_capacity(selected.len());
-    for topic in &selected {
-        let mut partitions = Vec::new();
-        for number in 0..topic.partitions {
-            let partition = Partition::new(topic.name.as_str(), number);
-            let (first, end) = start::watermarks(&client, config, &partition)?;
-            let committed = committed.get(&partition).copied();
-            let refused = match start::check(config, &partition, committed.unwrap_or(first), first, end) {
-                Ok(()) => None,
-                Err(error) if error.kind == SourceFailure::Contract => Some(error),
-                Err(error) => return Err(error),
-            };
-            partitions.push(SurveyedPartition { partition, first, end, committed, refused });
+/// Every partition that would be read, with its ends and where the group stands.
+pub async fn survey(config: KafkaConfig) -> Result<Vec<LogPartition>, SourceError> {
+    blocking("looking at the log", move || {
+        config.check()?;
+        let client = client::create(&config, &config.consumer(1))?;
+        let existing = client::list(&client, &config, PATIENCE)?;
+        let selected = topics::select(&config.topics, &existing, &config.brokers)?;
+        let names: Vec<&str> = selected.iter().map(|topic| topic.name.as_str()).collect();
+        let ids = topic_ids(client.client(), &names, PATIENCE)
+            .map_err(|code| of_call("reading topic ids", &config.brokers, &KafkaError::MetadataFetch(code)))?;
+        let mut asked = TopicPartitionList::new();
+        for topic in &selected {
+            asked.add_partition_range(&topic.name, 0, topic.partitions - 1);
         }
-        let id = ids.get(&topic.name).copied().flatten();
-        topics.push(SurveyedTopic { name: topic.name.clone(), id, partitions, keeping: None });
-    }
-    let groups = client.fetch_group_list(Some(&config.group), PATIENCE).ok();
-    let members = groups.map(|list| list.groups().iter().map(|group| group.members().len()).sum());
-    Ok(Survey { topics, members })
+        let committed = committed(&client, &config, &asked)?;
+        let mut found = Vec::new();
+        for element in committed.elements() {
+            let partition = Partition { topic: Arc::from(element.topic()), number: element.partition() };
+            let (start, end) = start::watermarks(&client, &config, &partition)?;
+            let committed = match element.offset() {
+                rdkafka::Offset::Offset(offset) => Some(offset),
+                _ => None,
+            };
+            found.push(LogPartition {
+                topic_id: ids.get(element.topic()).copied().flatten(),
+                partition,
+                start,
+                end,
+                committed,
+            });
+        }
+        found.sort_by(|a, b| a.partition.cmp(&b.partition));
+        Ok(found)
+    })
+    .await
 }
 
-/// Where the group stands in every partition in which it ever committed.
+/// A broker that never had a group makes its coordinator when it is first asked.
 fn committed(
     client: &Consumer,
     config: &KafkaConfig,
-    topics: &[topics::Topic],
-) -> Result<BTreeMap<Partition, Offset>, SourceError> {
-    let mut wanted = TopicPartitionList::new();
-    for topic in topics {
-        for number in 0..topic.partitions {
-            wanted.add_partition(&topic.name, number);
-        }
-    }
-    let what = format!("reading the offsets of group {}", config.group);
-    let patience = Instant::now() + COORDINATOR_PATIENCE;
-    let found = loop {
-        match client.committed_offsets(wanted.clone(), PATIENCE) {
-            Ok(found) => break found,
-            // A coordinator may just be being chosen, which a run waits for, too.
-            Err(error) if is_passing(&error) && Instant::now() < patience => {
-                std::thread::sleep(Duration::from_millis(100));
+    asked: &TopicPartitionList,
+) -> Result<TopicPartitionList, SourceError> {
+    let until = std::time::Instant::now() + READY;
+    loop {
+        match client.committed_offsets(asked.clone(), PATIENCE) {
+            Ok(committed) => return Ok(committed),
+            Err(error) if is_early(&error) && std::time::Instant::now() < until => std::thread::sleep(RETRY_AFTER),
+            Err(error) => {
+                return Err(of_call(
+                    &format!("reading the offsets of group {}", config.group),
+                    &config.brokers,
+                    &error,
+                ));
             }
-            Err(error) => return Err(client::explain(client, config, of_call(&what, &config.brokers, &error))),
-        }
-    };
-    let mut committed = BTreeMap::new();
-    for element in found.elements() {
-        let partition = Partition::new(element.topic(), element.partition());
-        element.error().map_err(|error| of_call(&format!("{what} for {partition}"), &config.brokers, &error))?;
-        if let rdkafka::Offset::Offset(offset) = element.offset() {
-            committed.insert(partition, offset);
         }
     }
-    Ok(committed)
 }
 
-fn is_passing(error: &KafkaError) -> bool {
+fn is_early(error: &KafkaError) -> bool {
     error.rdkafka_error_code().is_some_and(|code| judge(code) == Verdict::Heals)
 }
 
-/// What the broker keeps of each topic, as far as it tells.
-async fn keeping(config: &KafkaConfig, topics: &[SurveyedTopic]) -> BTreeMap<String, Keeping> {
-    let mut settings = config.client();
-    // An admin client is a producer to librdkafka, which would complain of a consumer's property.
-    settings.remove("isolation.level");
-    let Ok(admin) = settings.create::<AdminClient<DefaultClientContext>>() else { return BTreeMap::new() };
-    let wanted: Vec<_> = topics.iter().map(|topic| ResourceSpecifier::Topic(&topic.name)).collect();
-    let options = AdminOptions::new().request_timeout(Some(PATIENCE));
-    let Ok(answers) = admin.describe_configs(&wanted, &options).await else { return BTreeMap::new() };
-    // A topic that we may not describe is an error of its own.
-    answers.into_iter().filter_map(|answer| kept(&answer.ok()?)).collect()
+/// The first offset of each partition whose record is of `since_ms` or later, by the broker's index
+/// of timestamps; none where there is none.
+pub async fn offsets_since(
+    config: KafkaConfig,
+    partitions: Vec<Partition>,
+    since_ms: i64,
+) -> Result<BTreeMap<Partition, Option<Offset>>, SourceError> {
+    blocking("looking for a time", move || {
+        let client = client::create(&config, &config.client())?;
+        let ask = |error: &KafkaError| of_call("looking for a time", &config.brokers, error);
+        let mut asked = TopicPartitionList::with_capacity(partitions.len());
+        for partition in &partitions {
+            let time = rdkafka::Offset::Offset(since_ms);
+            asked.add_partition_offset(&partition.topic, partition.number, time).map_err(|error| ask(&error))?;
+        }
+        let found = client.offsets_for_times(asked, PATIENCE).map_err(|error| ask(&error))?;
+        let mut first = BTreeMap::new();
+        for element in found.elements() {
+            element.error().map_err(|error| ask(&error))?;
+            let partition = Partition { topic: Arc::from(element.topic()), number: element.partition() };
+            let offset = match element.offset() {
+                rdkafka::Offset::Offset(offset) => Some(offset),
+                _ => None,
+            };
+            first.insert(partition, offset);
+        }
+        Ok(first)
+    })
+    .await
 }
 
-fn kept(resource: &ConfigResource) -> Option<(String, Keeping)> {
-    let OwnedResourceSpecifier::Topic(topic) = &resource.specifier else { return None };
-    let value = |name: &str| resource.entries.iter().find(|entry| entry.name == name)?.value.clone();
-    let keeping = Keeping {
-        cleanup_policy: value("cleanup.policy")?,
-        // -1 stands for ever.
-        retention_ms: value("retention.ms").and_then(|text| text.parse().ok()),
+/// The state of the group as the broker words it, and its members.
+pub async fn members(config: KafkaConfig) -> Result<(String, Vec<Member>), SourceError> {
+    blocking("looking at the group", move || {
+        let client = client::create(&config, &config.client())?;
+        let what = format!("reading the members of group {}", config.group);
+        let list = client
+            .fetch_group_list(Some(&config.group), PATIENCE)
+            .map_err(|error| client::explain(&client, &config, of_call(&what, &config.brokers, &error)))?;
+        let Some(group) = list.groups().iter().find(|group| group.name() == config.group) else {
+            return Ok(("unknown".to_owned(), Vec::new()));
+        };
+        let members = group.members().iter().map(|member| Member {
+            client: member.client_id().to_owned(),
+            host: member.client_host().trim_start_matches('/').to_owned(),
+            partitions: member.assignment().and_then(assigned).unwrap_or_default(),
+        });
+        Ok((group.state().to_owned(), members.collect()))
+    })
+    .await
+}
+
+/// Reads a consumer's assignment: version, then topics with their partitions. None where it is cut
+/// off; what stands behind them is the client's own.
+fn assigned(bytes: &[u8]) -> Option<Vec<Partition>> {
+    let mut rest = bytes.get(2..)?;
+    let mut take = |length: usize| -> Option<&[u8]> {
+        let (taken, behind) = rest.split_at_checked(length)?;
+        rest = behind;
+        Some(taken)
     };
-    Some((topic.clone(), keeping))
+    let mut partitions = Vec::new();
+    let topics = i32::from_be_bytes(take(4)?.try_into().ok()?);
+    for _ in 0..topics {
+        let length = i16::from_be_bytes(take(2)?.try_into().ok()?);
+        let topic: Arc<str> = std::str::from_utf8(take(usize::try_from(length).ok()?)?).ok()?.into();
+        let count = i32::from_be_bytes(take(4)?.try_into().ok()?);
+        for _ in 0..count {
+            let number = i32::from_be_bytes(take(4)?.try_into().ok()?);
+            partitions.push(Partition { topic: topic.clone(), number });
+        }
+    }
+    partitions.sort();
+    Some(partitions)
+}
+
+/// Deletes a group that was made for one pass. Waits for its members to be gone: a broker notices
+/// a moment later that they left.
+pub async fn delete_group(config: KafkaConfig, group: &str) -> Result<(), SourceError> {
+    let failed = |error: &KafkaError| of_call(&format!("deleting group {group}"), &config.brokers, error);
+    let admin: AdminClient<DefaultClientContext> =
+        config.admin().create().map_err(|error| config.refused_by_library(&error))?;
+    let options = AdminOptions::new().request_timeout(Some(PATIENCE));
+    let until = Instant::now() + READY;
+    loop {
+        let asked = admin.delete_groups(&[group], &options).await.map_err(|error| failed(&error))?;
+        let code = match asked.into_iter().next() {
+            Some(Err((_, code))) => code,
+            Some(Ok(_)) | None => return Ok(()),
+        };
+        match code {
+            // It read no partition, so it never committed and never was.
+            RDKafkaErrorCode::GroupIdNotFound => return Ok(()),
+            RDKafkaErrorCode::NonEmptyGroup if Instant::now() < until => {}
+            code if judge(code) == Verdict::Heals && Instant::now() < until => {}
+            RDKafkaErrorCode::NonEmptyGroup => {
+                let message = format!("group {group} still has members; delete it when they are gone");
+                return Err(SourceError::new(SourceFailure::Contract, message));
+            }
+            code => return Err(failed(&KafkaError::AdminOp(code))),
+        }
+        tokio::time::sleep(RETRY_AFTER).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_assignment_is_read_and_one_that_is_cut_off_is_none() {
+        let mut bytes: Vec<u8> = vec![0, 1, 0, 0, 0, 1, 0, 2];
+        bytes.extend(b"ab");
+        bytes.extend([0, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0, 1]);
+        assert_eq!(assigned(&bytes), Some(vec![Partition::new("ab", 1), Partition::new("ab", 7)]));
+        for length in 0..bytes.len() {
+            assert_eq!(assigned(&bytes[..length]), None, "{length} bytes");
+        }
+        bytes.extend(b"of the client");
+        assert!(assigned(&bytes).is_some());
+    }
 }

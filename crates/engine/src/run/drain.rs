@@ -95,7 +95,8 @@ impl Run {
                     None => limit = Some(self.drain_limit()),
                 },
                 committed = self.commits.finish() => {
-                    return committed.map(|()| Drained::Whole).map_err(RunError::Source);
+                    committed.map_err(RunError::Source)?;
+                    break;
                 }
                 () = at(limit) => {
                     tracing::warn!("offsets could not be committed in time; what they cover will be delivered again");
@@ -108,6 +109,13 @@ impl Run {
                 }
             }
         }
+        // A writer that has ended remembers nothing more: the next run tells it.
+        if !self.writer_ended
+            && let Ok(Some(told)) = self.tell_stored().await
+        {
+            let _ = tokio::time::timeout_at(self.drain_limit(), told).await;
+        }
+        Ok(Drained::Whole)
     }
 
     pub(super) async fn finish(mut self, why: End) -> Report {

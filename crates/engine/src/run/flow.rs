@@ -1,5 +1,6 @@
 //! The loop itself: one `select!` says what happened, one `match` decides.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use settle_core::position::Partition;
@@ -16,7 +17,7 @@ use super::writer::{self, Applied, Order};
 use super::{Destination, Ended, Options, RunError, gap};
 use crate::config::Target;
 use crate::shutdown::{Request, Shutdown};
-use crate::source::{Assignment, Source, SourceError, SourceEvent, SourceFailure};
+use crate::source::{Assignment, GroupOffsets, Source, SourceError, SourceEvent, SourceFailure};
 
 /// Runs the pipeline from `source` to `sink` until it ends.
 pub async fn run(
@@ -38,6 +39,8 @@ pub async fn run(
     let mut run = Run {
         line,
         commits: Commits::new(source.offsets),
+        group: source.group,
+        known_to_sink: BTreeMap::new(),
         events: source.events,
         orders,
         proofs,
@@ -79,6 +82,10 @@ pub(super) struct Revoking {
 pub(super) struct Run {
     pub(super) line: Line,
     pub(super) commits: Commits,
+    /// Where the group's offsets are kept.
+    pub(super) group: GroupOffsets,
+    /// Partitions held or once held; true where the destination knows that the group has offsets.
+    pub(super) known_to_sink: BTreeMap<Partition, (PlacedPartition, bool)>,
     pub(super) events: mpsc::Receiver<SourceEvent>,
     pub(super) orders: mpsc::Sender<Order>,
     pub(super) proofs: mpsc::Receiver<Applied>,
@@ -108,7 +115,10 @@ impl Run {
             match self.next().await {
                 Happened::Stop => return Ok(End::Interrupted),
                 Happened::Proof(applied) => self.settle(applied)?,
-                Happened::Committed(result) => result.map_err(RunError::Source)?,
+                Happened::Committed(result) => {
+                    result.map_err(RunError::Source)?;
+                    self.tell_stored().await?;
+                }
                 Happened::Source(event) => self.on_source(event).await?,
                 Happened::Due => {}
                 Happened::Idle => return Ok(End::Idle),
@@ -259,7 +269,7 @@ impl Run {
             parts.push(PlacedPartition { topic_id, partition: assignment.partition.clone() });
         }
         let (reply, mut answer) = oneshot::channel();
-        self.hand_over(Order::Open(parts, reply)).await?;
+        self.hand_over(Order::Open(parts.clone(), reply)).await?;
         // Batches in flight are proven meanwhile: the writer works in order, and its proofs have
         // bounded room.
         let places = loop {
@@ -272,7 +282,11 @@ impl Run {
                 applied = self.proofs.recv() => self.settle(applied)?,
             }
         };
-        gap::refuse(&assignments, &places)?;
+        gap::refuse(&assignments, &places, &self.group)?;
+        for part in parts {
+            let knows = places.wrote(part.topic_id, &part.partition);
+            self.known_to_sink.insert(part.partition.clone(), (part, knows));
+        }
         self.report.assigned += assignments.len() as u64;
         self.away_since = None;
         self.quiet_since = Instant::now();
@@ -280,6 +294,27 @@ impl Run {
         self.line.assign(assignments, &places);
         self.caught_up = false;
         Ok(())
+    }
+
+    /// Has the destination remember of which partitions the group has offsets, so that a group that
+    /// lost them is noticed. Gives the answer to wait for, if there is anything to remember.
+    pub(super) async fn tell_stored(&mut self) -> Result<Option<oneshot::Receiver<()>>, RunError> {
+        let mut parts = Vec::new();
+        let stored = self.commits.take_first_stored();
+        // What lies beside a capture, or nowhere, cannot be lost unseen.
+        for partition in stored.into_iter().filter(|_| self.group.move_command.is_some()) {
+            if let Some((part, knows)) = self.known_to_sink.get_mut(&partition)
+                && !std::mem::replace(knows, true)
+            {
+                parts.push(part.clone());
+            }
+        }
+        if parts.is_empty() {
+            return Ok(None);
+        }
+        let (reply, answer) = oneshot::channel();
+        self.hand_over(Order::Stored(parts, reply)).await?;
+        Ok(Some(answer))
     }
 
     /// Lets go of revoked partitions. Nothing is waited for here: the loop must hear of a stop, and

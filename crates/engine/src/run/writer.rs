@@ -25,6 +25,8 @@ pub(super) enum Order {
     Open(Vec<PlacedPartition>, oneshot::Sender<Result<Places, SinkError>>),
     /// Apply this batch.
     Apply(Box<Batch>),
+    /// The group has offsets of these partitions from now on.
+    Stored(Vec<PlacedPartition>, oneshot::Sender<()>),
 }
 
 /// A batch with its proof, or why there is none.
@@ -52,6 +54,13 @@ pub(super) async fn write(
                 let result = writer.open(&parts, &mut attempts).await;
                 // Nobody waits for the answer once the run has ended.
                 let _ = reply.send(result);
+            }
+            Order::Stored(parts, reply) => {
+                if let Err(error) = writer.sink.stored(&parts).await {
+                    // Only a loss of the group's offsets would go unnoticed; it is told again by the next run.
+                    tracing::warn!(error = %error, "the destination could not note that the group has offsets");
+                }
+                let _ = reply.send(());
             }
             Order::Apply(batch) => {
                 let mut buried = Buried::default();

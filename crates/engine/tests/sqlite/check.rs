@@ -17,7 +17,7 @@ fn log() -> Log {
 
 /// What is found for a run over these records.
 fn look(config: &SqliteConfig, target: &Target, records: &[Record]) -> Vec<Finding> {
-    sqlite::check(config, target, &sampling::read(records.to_vec()), &[]).0
+    sqlite::check(config, target, &sampling::read(records.to_vec()), &[])
 }
 
 fn told(database: &Database, target: &Target) -> Vec<(Severity, String)> {

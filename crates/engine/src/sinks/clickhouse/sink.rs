@@ -18,8 +18,11 @@ use super::destination::Destination;
 use super::holds::HoldFacts;
 use super::meta::Meta;
 use super::server::Server;
+use super::standings;
+use super::table::describe;
 use super::truncates;
 use crate::config::{Deletes, Target};
+use crate::epochs::{RecordedEpoch, placed};
 
 /// ClickHouse as a destination.
 pub struct ClickHouse {
@@ -27,6 +30,8 @@ pub struct ClickHouse {
     pub(crate) target: Target,
     pub(crate) meta: Meta,
     holds: HoldFacts,
+    /// The pipeline's consumer group.
+    group: String,
     destination: Destination,
     /// Target tables whose pending DELETE this process has repeated.
     repeated: HashSet<String>,
@@ -48,6 +53,7 @@ impl ClickHouse {
             );
             return Err(super::config::refused(context));
         }
+        let group = config.group.clone();
         let server = Server::new(config)?;
         let meta = Meta::new(&server.database);
         let holds = HoldFacts::new(&server.database);
@@ -56,6 +62,7 @@ impl ClickHouse {
             target,
             meta,
             holds,
+            group,
             destination: Destination::default(),
             repeated: HashSet::new(),
             is_open: false,
@@ -70,8 +77,35 @@ impl ClickHouse {
             tracing::info!(version, database = self.server.database, "connected to ClickHouse");
         }
         self.is_open = true;
-        let holds = self.holds.open(&self.server.client, parts).await?;
-        Ok(Places { floors, holds, ..Places::default() })
+        Ok(Places { floors, ..self.recorded(parts).await? })
+    }
+
+    /// What is recorded of these places, without changing anything.
+    pub async fn places(&mut self, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
+        if describe(&self.server.client, self.meta.name()).await?.is_none() {
+            return Ok(Places::default());
+        }
+        let floors = self.meta.read_floors(&self.server.client, parts).await?;
+        Ok(Places { floors, ..self.recorded(parts).await? })
+    }
+
+    async fn recorded(&mut self, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
+        let client = &self.server.client;
+        let holds = self.holds.open(client, parts).await?;
+        let epochs = placed(&standings::epochs(&self.meta, client).await?, parts);
+        let written = standings::of_group(&self.meta, client, &self.group, parts).await?;
+        Ok(Places { holds, epochs, written, ..Places::default() })
+    }
+
+    /// The epochs recorded. Prepares the database where nothing was written yet.
+    pub async fn epochs(&mut self) -> Result<Vec<RecordedEpoch>, SinkError> {
+        self.open_parts(&[]).await?;
+        standings::epochs(&self.meta, &self.server.client).await
+    }
+
+    /// Records where epochs begin.
+    pub async fn record_epochs(&mut self, epochs: &[RecordedEpoch]) -> Result<(), SinkError> {
+        standings::record(&self.meta, &self.server.client, epochs).await
     }
 
     /// Carries out for the last time the truncates whose position everything has passed, as `passed`
@@ -138,5 +172,9 @@ impl Sink for ClickHouse {
 
     fn apply<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Durable, SinkError>> {
         Box::pin(self.apply_batch(batch))
+    }
+
+    fn stored<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>> {
+        Box::pin(standings::remember(&self.meta, &self.server.client, &self.group, parts))
     }
 }

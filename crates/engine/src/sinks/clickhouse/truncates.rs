@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_rule_in_the_servers_language() {
-        let version = Version::pack(1, 2, true, 3).unwrap();
+        let version = Version::pack(settle_core::epoch::Epoch::new(1).unwrap(), 2, true, 3).unwrap();
         let mut cuts = Cuts::default();
         assert_eq!(condition("_version", cuts), None);
         cuts.add(Cut { version, order: LogOrder::Record });

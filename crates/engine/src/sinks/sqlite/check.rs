@@ -13,6 +13,7 @@ use super::apply::{self, State};
 use super::config::SqliteConfig;
 use super::failure::{During, Outcome, contract};
 use super::prepared::prepare;
+use super::sink::read_places;
 use super::{connection, ddl, meta, name, positions};
 use crate::check::can_be_made;
 use crate::config::target::{Deletes, Target};
@@ -20,33 +21,34 @@ use crate::finding::{Cause, Finding};
 use crate::sampling::Sample;
 use crate::sinks::plan::Plan;
 
-/// What a run over topics like `sample` would find in the destination, and what that knows of the
-/// places of `parts`. Everything that a run would do is done in a transaction, and rolled back:
-/// nothing changes, and a missing file is not made.
-pub fn check(
-    config: &SqliteConfig,
-    target: &Target,
-    sample: &Sample,
-    parts: &[PlacedPartition],
-) -> (Vec<Finding>, Places) {
+/// What a run over topics like `sample` would find in the destination. Everything that a run would do
+/// is done in a transaction, and rolled back: nothing changes, and a missing file is not made.
+pub fn check(config: &SqliteConfig, target: &Target, sample: &Sample, parts: &[PlacedPartition]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    match look(config, target, sample, parts, &mut findings) {
-        Ok(places) => (findings, places),
-        Err(error) => {
-            findings.push(match error.kind {
-                FailureKind::Overloaded => Finding::error(
-                    format!(
-                        "another connection holds the write lock of {}, so it could not be looked at",
-                        config.path.display()
-                    ),
-                    "check again when the lock is free; a run waits for it",
-                )
-                .because(Cause::SinkAway),
-                _ => Finding::of_sink(&error),
-            });
-            (findings, Places::default())
-        }
+    if let Err(error) = look(config, target, sample, parts, &mut findings) {
+        findings.push(match error.kind {
+            FailureKind::Overloaded => Finding::error(
+                format!(
+                    "another connection holds the write lock of {}, so it could not be looked at",
+                    config.path.display()
+                ),
+                "check again when the lock is free; a run waits for it",
+            )
+            .because(Cause::SinkAway),
+            _ => Finding::of_sink(&error),
+        });
     }
+    findings
+}
+
+/// What the destination knows of the places, without changing anything.
+pub fn places(config: &SqliteConfig, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
+    let mut connection = opened(config, &mut Vec::new())?;
+    let operation = || format!("look at {}", config.path.display());
+    let tried = connection.transaction_with_behavior(TransactionBehavior::Immediate).during(operation)?;
+    let places = read_places(&tried, &config.group, parts)?;
+    tried.rollback().during(operation)?;
+    Ok(places)
 }
 
 fn look(
@@ -55,14 +57,11 @@ fn look(
     sample: &Sample,
     parts: &[PlacedPartition],
     findings: &mut Vec<Finding>,
-) -> Outcome<Places> {
+) -> Outcome<()> {
     let mut connection = opened(config, findings)?;
     let operation = || format!("look at {}", config.path.display());
     let tried = connection.transaction_with_behavior(TransactionBehavior::Immediate).during(operation)?;
-    meta::open(&tried)?;
-    positions::open(&tried)?;
-    let applied = positions::read(&tried, &config.group, parts)?;
-    let places = Places { floors: meta::floors(&tried, parts)?, applied, ..Places::default() };
+    read_places(&tried, &config.group, parts)?;
     let before = findings.len();
     let mut state = state(config, target, sample, parts);
     for rows in sample.batch.tables() {
@@ -82,8 +81,7 @@ fn look(
     {
         findings.push(Finding::of_sink(&error));
     }
-    tried.rollback().during(operation)?;
-    Ok(places)
+    tried.rollback().during(operation)
 }
 
 /// The database, or one in memory where there is none yet and could be one.

@@ -10,8 +10,9 @@ use super::apply::{self, State};
 use super::config::SqliteConfig;
 use super::connection::{self, FileId};
 use super::failure::{self, During, is_connection_lost};
-use super::{holds, meta, positions};
+use super::{holds, meta, positions, standings};
 use crate::config::target::Target;
+use crate::epochs::{RecordedEpoch, placed};
 
 /// Keeps tables in a SQLite file.
 #[derive(Debug)]
@@ -41,12 +42,22 @@ impl Sqlite {
 
     fn open_now(&mut self, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
         self.in_transaction("open", |connection, state| {
-            meta::open(connection)?;
-            positions::open(connection)?;
             state.topic_ids.extend(parts.iter().map(|part| (part.partition.clone(), part.topic_id)));
-            let applied = positions::read(connection, &state.group, parts)?;
-            Ok(Places { floors: meta::floors(connection, parts)?, applied, holds: holds::read(connection, parts)? })
+            read_places(connection, &state.group, parts)
         })
+    }
+
+    /// The epochs recorded. Makes the database where nothing was written yet.
+    pub fn epochs(&mut self) -> Result<Vec<RecordedEpoch>, SinkError> {
+        self.in_transaction("read the epochs of", |connection, _| {
+            meta::open(connection)?;
+            standings::epochs(connection)
+        })
+    }
+
+    /// Records where epochs begin.
+    pub fn record_epochs(&mut self, epochs: &[RecordedEpoch]) -> Result<(), SinkError> {
+        self.in_transaction("record an epoch in", |connection, _| standings::record(connection, epochs))
     }
 
     fn apply_now(&mut self, batch: &Batch) -> Result<Durable, SinkError> {
@@ -107,6 +118,22 @@ impl Sqlite {
     }
 }
 
+/// Makes what Settle keeps of its own where it is missing, and reads what is known of these places.
+pub(super) fn read_places(
+    connection: &Connection,
+    group: &str,
+    parts: &[PlacedPartition],
+) -> Result<Places, SinkError> {
+    meta::open(connection)?;
+    positions::open(connection)?;
+    let applied = positions::read(connection, group, parts)?;
+    let floors = meta::floors(connection, parts)?;
+    let all = standings::epochs(connection)?;
+    let written = standings::of_group(connection, group, parts)?;
+    let holds = holds::read(connection, parts)?;
+    Ok(Places { floors, applied, holds, epochs: placed(&all, parts), written })
+}
+
 fn schema_version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "schema_version", |row| row.get(0))
 }
@@ -123,11 +150,17 @@ impl Sink for Sqlite {
     fn apply<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Durable, SinkError>> {
         Box::pin(async move { blocking(|| self.apply_now(batch)) })
     }
+
+    fn stored<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>> {
+        let remember =
+            |connection: &Connection, state: &mut State| standings::remember(connection, &state.group, parts);
+        Box::pin(async move { blocking(|| self.in_transaction("note the offsets of the group in", remember)) })
+    }
 }
 
 /// Runs what waits for a disk or a lock without holding up the other tasks of a runtime that has
 /// threads for them. It has no point at which it could be cancelled half-way.
-fn blocking<T>(work: impl FnOnce() -> T) -> T {
+pub(super) fn blocking<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
         _ => work(),
