@@ -466,8 +466,46 @@ async fn a_group_that_lost_its_offsets_beside_a_destination_that_knows_them() {
     kafka::delete_group(&group).await;
     let said = said(&stage, &["check"], &[(&topic, "TOPIC")]);
     assert!(said.starts_with("exit 5\n"), "{said}");
-    let told = "FAIL  the group has no offset in TOPIC:2, the destination holds its records up to offset 8, and the log \
-                begins at 15: the group lost its offsets";
+    let told = "FAIL  the group has no offset in TOPIC:0, but had one, and the destination holds its records: the group \
+                lost its offsets";
     assert!(said.contains(told), "{said}");
+    assert_eq!(run_exits(&stage), 5);
+}
+
+#[test]
+fn a_log_of_a_restored_database() {
+    let mut lines = orders().lines();
+    let stage = capture(&lines, "");
+    assert_eq!(run_exits(&stage), 0);
+    // The last change again, at the first position of a new log and a day later.
+    let streamed = lines.iter().rev().find(|line| line.contains("\\\"op\\\":\\\"u\\\"")).unwrap();
+    let mut record: serde_json::Value = serde_json::from_str(streamed).unwrap();
+    let mut envelope: serde_json::Value = serde_json::from_str(record["payload"].as_str().unwrap()).unwrap();
+    let later = envelope["source"]["ts_ms"].as_i64().unwrap() + 86_400_000;
+    envelope["source"]["ts_ms"] = later.into();
+    envelope["source"]["lsn"] = 2000.into();
+    envelope["source"]["sequence"] = "[\"1000\",\"2000\"]".into();
+    record["payload"] = envelope.to_string().into();
+    let same = |line: &&String| line.contains(&format!("\"partition\":{},", record["partition"]));
+    record["offset"] = lines.iter().filter(same).count().into();
+    lines.push(record.to_string());
+    stage.write("capture.jsonl", &lines.join("\n"));
+    let said = said(&stage, &["check"], &[]);
+    assert!(said.starts_with("exit 5\n") && said.contains("settle epoch bump"), "{said}");
+    assert_eq!(run_exits(&stage), 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_was_made_anew() {
+    let shop = orders();
+    let topic = recorded(&shop).await;
+    let stage = kafka_into_sqlite(&[&topic], settle_testkit::services::kafka(), &format!("{topic}-group"));
+    assert_eq!(run_exits(&stage), 0);
+    kafka::delete_topic(&topic).await;
+    kafka::create_topic(&topic, 3, &[]).await;
+    let records = shop.lines();
+    kafka::produce(records.iter().map(|line| Record::from_kcat(line).in_topic(&topic)).collect::<Vec<_>>()).await;
+    let said = said(&stage, &["check"], &[(&topic, "TOPIC")]);
+    assert!(said.starts_with("exit 5\n") && said.contains("FAIL  topic TOPIC was deleted and made anew"), "{said}");
     assert_eq!(run_exits(&stage), 5);
 }
