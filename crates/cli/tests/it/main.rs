@@ -6,6 +6,7 @@ mod capture_into_sqlite;
 mod cases;
 mod chain;
 mod check;
+mod check_agrees;
 mod child;
 mod dead_letters;
 mod faults;
