@@ -242,7 +242,7 @@ impl<'a> Attempt<'a> {
 }
 
 fn copied(fed: &Fed) -> Fed {
-    Fed { event: fed.event.clone(), floor: fed.floor.clone(), resnapshot: fed.resnapshot }
+    Fed { event: fed.event.clone(), floor: fed.floor.clone(), full: fed.full }
 }
 
 fn is_masked(event: &Event) -> bool {
