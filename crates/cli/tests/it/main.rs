@@ -10,6 +10,7 @@ mod check_agrees;
 mod child;
 mod dead_letters;
 mod faults;
+mod ghosts;
 mod kafka_into_clickhouse;
 mod kills;
 mod live;
