@@ -1,6 +1,7 @@
 //! Arguments, parsed and nothing more: no file is read here.
 
 pub mod dlq;
+pub mod replay;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -47,6 +48,12 @@ pub enum Command {
     Ddl(DdlArgs),
     /// Replay the log beside the pipeline and show that nothing changes; or compare with the log applied anew
     Prove(ProveArgs),
+    /// Where the pipeline stands: lag, members, tables, dead letters. Joins nothing
+    Status(replay::StatusArgs),
+    /// How the records of one row were read, what beat what, and what the destination has of it
+    Explain(replay::ExplainArgs),
+    /// A stretch of the log again, through the destination's guard; moves no offset
+    Replay(replay::ReplayArgs),
     /// Where a source's positions begin anew (a restored database, a topic made anew): list or begin one
     Epoch(EpochArgs),
     /// The records that could not be applied: list, show, retry or drop them

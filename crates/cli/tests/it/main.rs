@@ -15,6 +15,7 @@ mod kafka_into_clickhouse;
 mod kills;
 mod live;
 mod log_ends;
+mod looks;
 mod new_logs;
 mod prove;
 mod set_up;
