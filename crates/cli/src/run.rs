@@ -53,7 +53,8 @@ async fn run(config: Config, args: &RunArgs) -> Exit {
     };
     let guarantee = sink.guarantee();
     let destination = match &config.dlq {
-        Some(dlq) => Destination::from(sink).with_dead_letters(Box::new(DeadLetterLog::new(dlq)), dlq.limit),
+        Some(dlq) => Destination::from(sink)
+            .with_dead_letters(Box::new(DeadLetterLog::new(dlq, &config.source.group)), dlq.limit),
         None => Destination::from(sink),
     };
     let source = match pipeline::source(&config, args.until_end) {
