@@ -7,6 +7,7 @@ mod cases;
 mod child;
 mod dead_letters;
 mod faults;
+mod held_rows;
 mod kafka_into_clickhouse;
 mod kills;
 mod live;

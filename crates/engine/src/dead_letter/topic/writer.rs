@@ -21,16 +21,21 @@ use crate::dead_letter::entry::Stored;
 /// broker closes the connection above 100 MB (`socket.request.max.bytes`) and says nothing.
 const MAX_BYTES: &str = "67108864";
 
+/// How long the settings of the topic are waited for: some brokers keep silent about them.
+const SETTINGS: Duration = Duration::from_secs(3);
+
 /// Writes to the topic.
 pub(in crate::dead_letter) struct TopicWriter {
     topic: DeadLetterTopic,
-    /// There once the topic is known to be there, and sound.
+    /// Once the topic is known to be there.
     producer: Option<FutureProducer>,
+    /// True once the topic's settings are known to be sound.
+    is_sound: bool,
 }
 
 impl TopicWriter {
     pub(in crate::dead_letter) fn new(topic: DeadLetterTopic) -> Self {
-        Self { topic, producer: None }
+        Self { topic, producer: None, is_sound: false }
     }
 
     /// The topic that it writes to.
@@ -45,6 +50,10 @@ impl TopicWriter {
             Some(producer) => producer,
             None => self.topic.open().await?,
         };
+        if !self.is_sound {
+            self.topic.look_at_settings().await?;
+            self.is_sound = true;
+        }
         let truncated = self.topic.append(&producer, records).await?;
         self.producer = Some(producer);
         Ok(truncated)
@@ -87,18 +96,21 @@ impl DeadLetterTopic {
         sent.map(|_| ()).map_err(|(error, _)| error)
     }
 
-    /// Makes the topic where it is missing and that is allowed, and sees that it keeps what it gets.
+    fn admin(&self) -> Result<AdminClient<DefaultClientContext>, SinkError> {
+        self.client(&[]).create().map_err(|error| self.failed(&error))
+    }
+
+    /// Makes the topic where it is missing and that is allowed.
     async fn open(&self) -> Result<FutureProducer, SinkError> {
         let refused = |error: KafkaError| self.failed(&error);
-        let admin: AdminClient<DefaultClientContext> = self.client(&[]).create().map_err(refused)?;
-        let options = AdminOptions::new().operation_timeout(Some(PATIENCE)).request_timeout(Some(PATIENCE));
         if !self.appears(Duration::ZERO).await? {
             // They must outlive a holiday, and those of one key must not replace each other.
             let wanted = NewTopic::new(&self.topic, 1, TopicReplication::Fixed(-1))
                 .set("cleanup.policy", "delete")
                 .set("retention.ms", "-1")
                 .set("retention.bytes", "-1");
-            let made = admin.create_topics([&wanted], &options).await.map_err(refused)?;
+            let options = AdminOptions::new().operation_timeout(Some(PATIENCE)).request_timeout(Some(PATIENCE));
+            let made = self.admin()?.create_topics([&wanted], &options).await.map_err(refused)?;
             match made.into_iter().next() {
                 Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => {}
                 Some(Err((_, code))) => {
@@ -116,7 +128,6 @@ impl DeadLetterTopic {
                 return Err(self.error(FailureKind::Unreachable, context));
             }
         }
-        self.look_at_retention(&admin, &options).await?;
         self.client(&[("message.max.bytes", MAX_BYTES)])
             .set("acks", "all")
             .set("enable.idempotence", "true")
@@ -144,12 +155,9 @@ impl DeadLetterTopic {
 
     /// Refuses a topic that would lose letters to each other, and warns of one that forgets them.
     /// Who may not see the topic's settings is trusted.
-    async fn look_at_retention(
-        &self,
-        admin: &AdminClient<DefaultClientContext>,
-        options: &AdminOptions,
-    ) -> Result<(), SinkError> {
-        let seen = admin.describe_configs([&ResourceSpecifier::Topic(&self.topic)], options).await;
+    async fn look_at_settings(&self) -> Result<(), SinkError> {
+        let options = AdminOptions::new().request_timeout(Some(SETTINGS));
+        let seen = self.admin()?.describe_configs([&ResourceSpecifier::Topic(&self.topic)], &options).await;
         let Some(settings) = seen.ok().and_then(|seen| seen.into_iter().next()?.ok()) else {
             tracing::debug!(topic = self.topic, "the settings of the topic cannot be seen");
             return Ok(());
