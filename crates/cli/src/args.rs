@@ -45,6 +45,10 @@ pub enum Command {
     Check(CheckArgs),
     /// Print the target tables' DDL for the topics
     Ddl(DdlArgs),
+    /// Replay the log beside the pipeline and show that nothing changes; or compare with the log applied anew
+    Prove(ProveArgs),
+    /// Where a source's positions begin anew (a restored database, a topic made anew): list or begin one
+    Epoch(EpochArgs),
     /// The records that could not be applied: list, show, retry or drop them
     Dlq(dlq::DlqArgs),
     /// Write shop traffic into a source database, with everything in it that is hard to follow
@@ -104,6 +108,42 @@ pub struct DdlArgs {
     /// Records sampled per topic
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub sample: usize,
+}
+
+/// `settle prove`
+#[derive(Debug, Args)]
+pub struct ProveArgs {
+    /// How often the log is replayed
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub times: u32,
+    /// Apply the log to a scratch destination instead, and compare it with the live one key by key
+    #[arg(long, conflicts_with = "times")]
+    pub fresh: bool,
+}
+
+/// `settle epoch`
+#[derive(Debug, Args)]
+pub struct EpochArgs {
+    /// What to do
+    #[command(subcommand)]
+    pub command: EpochCommand,
+}
+
+/// What to do with epochs.
+#[derive(Debug, Subcommand)]
+pub enum EpochCommand {
+    /// List those that the destination has recorded
+    Ls,
+    /// Let a new epoch begin: everything from there on wins over everything before. The message of the run that stopped
+    /// names the place. Stop all instances first
+    Bump {
+        /// topic:partition:offset of the first record of the new log, one for each partition
+        #[arg(required = true, value_name = "PLACE", value_parser = settle_engine::dead_letter::retry::place)]
+        begins: Vec<(settle_core::position::Partition, settle_core::position::Offset)>,
+        /// Number of the epoch [default: the one that other partitions moved to, else a new one]
+        #[arg(long, value_name = "N")]
+        epoch: Option<u64>,
+    },
 }
 
 /// `settle demo`

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use settle_core::policy::{Verdict, decide};
 use settle_core::sink::SinkError;
 use settle_engine::run::RunError;
+use settle_engine::scan::ScanError;
 use settle_engine::source::{SourceError, SourceFailure};
 
 /// How the process ends.
@@ -72,6 +73,14 @@ pub fn of_sink(error: &SinkError) -> Exit {
         Verdict::Retry | Verdict::Pause => Exit::SinkUnreachable,
         Verdict::Isolate | Verdict::Stop => Exit::Contract,
         Verdict::Bug => Exit::Bug,
+    }
+}
+
+/// Prints why a scan ended early, and gives its code.
+pub(crate) fn of_scan(error: &ScanError) -> Exit {
+    match error {
+        ScanError::Source(source) => fail(of_source(source), error),
+        ScanError::Interrupted => fail(Exit::Interrupted, error),
     }
 }
 

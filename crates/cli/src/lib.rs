@@ -10,9 +10,11 @@ pub mod database;
 pub mod ddl;
 pub mod demo;
 pub mod dlq;
+pub mod epoch;
 pub mod exit;
 mod logs;
 mod progress;
+pub mod prove;
 mod report;
 pub mod run;
 pub mod simulate;
@@ -35,6 +37,14 @@ pub fn execute(cli: Cli) -> Exit {
         Command::Ddl(args) => {
             logs::start(logs, "warn");
             ddl::execute(&cli.config, &args)
+        }
+        Command::Prove(args) => {
+            logs::start(logs, "warn");
+            prove::execute(&cli.config, &args)
+        }
+        Command::Epoch(args) => {
+            logs::start(logs, "warn");
+            epoch::execute(&cli.config, &args)
         }
         Command::Dlq(args) => {
             logs::start(logs, "warn");

@@ -166,7 +166,7 @@ impl<'a> Row<'a> {
             if missing.is_empty() {
                 return columns;
             }
-            let Before::InBatch(from) = self.batch.before(index) else {
+            let (Before::SameKey(from) | Before::OldKey { from, .. }) = self.batch.before(index) else {
                 return columns;
             };
             let source = self.batch.changes[from].columns();
@@ -202,22 +202,65 @@ impl<'a> Row<'a> {
         found
     }
 
-    /// Where the destination, as it is before this batch, holds the columns that stay unavailable.
+    /// Where the destination, as it is before this batch, holds the columns that stay unavailable, unless
+    /// it has a row of [`Row::again`].
     pub fn kept(&self) -> Kept<'a> {
-        let mut index = self.index;
+        self.stands_on().1
+    }
+
+    /// The rows that key changes of this batch made before, where it brings them again: the destination
+    /// has applied them, so it has nothing under the keys that [`Row::kept`] leads back to. The first that
+    /// it has, and that is not deleted, holds the columns that stay unavailable.
+    pub fn again(&self) -> Vec<Again<'a>> {
+        self.stands_on().0
+    }
+
+    fn stands_on(&self) -> (Vec<Again<'a>>, Kept<'a>) {
+        let mut again = Vec::new();
+        let (mut index, mut key, mut below) = (self.index, self.key(), self.version());
         loop {
+            let from = self.batch.changes[index].version;
             match self.batch.before(index) {
-                Before::InBatch(from) => index = from,
-                Before::Kept(kept) => return kept,
+                Before::SameKey(earlier) => index = earlier,
+                Before::OldKey { from: earlier, key: old, below: end } => {
+                    again.push(Again { key, from, below });
+                    (index, key, below) = (earlier, old, end);
+                }
+                // Any change of this key in the batch may have been applied before.
+                Before::Kept(Kept::Row { key: own, .. }) if own == key => return (again, Kept::Row { key, below }),
+                Before::Kept(kept) => {
+                    again.push(Again { key, from, below });
+                    return (again, kept);
+                }
             }
         }
+    }
+}
+
+/// A row that a change of this batch made, and that the destination has already if the change was applied
+/// before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Again<'a> {
+    /// Its key.
+    pub key: &'a Key,
+    /// The version of the change that made it.
+    pub from: Version,
+    /// The version at which it ended, or which is to be written.
+    pub below: Version,
+}
+
+impl Again<'_> {
+    /// True if a row of this version under the key is this row.
+    pub fn holds(&self, version: Version) -> bool {
+        (self.from..self.below).contains(&version)
     }
 }
 
 /// Where the destination holds values that a record did not carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept<'a> {
-    /// In the row of this key, below this version.
+    /// In the row of this key, below this version. It may be as new as a change of this batch, which then
+    /// comes again.
     Row {
         /// The row's own key, or the key it had before.
         key: &'a Key,
@@ -239,7 +282,13 @@ pub enum Kept<'a> {
 
 /// What stood before a change of a row.
 enum Before<'a> {
-    InBatch(usize),
+    SameKey(usize),
+    /// A change under another key, whose row ended at this version.
+    OldKey {
+        from: usize,
+        key: &'a Key,
+        below: Version,
+    },
     Kept(Kept<'a>),
 }
 
@@ -250,7 +299,7 @@ impl Batch {
         let change = &self.changes[index];
         let Some(old) = &change.old_key else {
             return match (self.fills[index], change.op) {
-                (Some(from), _) => Before::InBatch(from),
+                (Some(from), _) => Before::SameKey(from),
                 (None, Op::Create) => Before::Kept(Kept::Nowhere),
                 (None, _) => Before::Kept(Kept::Row { key: &change.key, below: change.version }),
             };
@@ -263,7 +312,7 @@ impl Batch {
         let Some((_, delete)) = delete else { return other_half };
         match of_old().filter(|(_, c)| c.version < delete.version).max_by_key(|(_, c)| c.version) {
             Some((_, earlier)) if earlier.is_delete() => other_half,
-            Some((from, _)) => Before::InBatch(from),
+            Some((from, _)) => Before::OldKey { from, key: old, below: delete.version },
             None => Before::Kept(Kept::Row { key: old, below: delete.version }),
         }
     }
@@ -406,6 +455,38 @@ mod tests {
         let batch = folded(&steps);
         assert!(matches!(row(&batch, 3).kept(), Kept::Row { .. }));
         assert_eq!(id_of(row(&batch, 3).kept()), Some("1"));
+    }
+
+    #[test]
+    fn a_change_that_comes_again_stands_on_what_the_destination_made_of_it() {
+        let batch = folded(&[(0, "u", 1, MASKED, 20, None), (0, "u", 1, MASKED, 30, None)]);
+        let row = row(&batch, 1);
+        assert_eq!((row.kept(), row.again()), (Kept::Row { key: row.key(), below: row.version() }, vec![]));
+    }
+
+    #[test]
+    fn a_key_change_that_comes_again_stands_on_the_row_that_it_made() {
+        let steps = [
+            (0, "u", 1, MASKED, 10, None),
+            (0, "d", 1, "", 20, None),
+            (0, "c", 2, MASKED, 20, Some(1)),
+            (0, "u", 2, MASKED, 25, None),
+            (0, "d", 2, "", 30, None),
+            (0, "c", 3, MASKED, 30, Some(2)),
+            (0, "u", 3, MASKED, 40, None),
+        ];
+        let batch = folded(&steps);
+        let last = row(&batch, 3);
+        let version = |at: usize| batch.changes[at].version;
+        let again: Vec<_> = last.again().iter().map(|a| (a.key.get("id"), a.from, a.below)).collect();
+        assert_eq!(again, [(Some("3"), version(5), version(6)), (Some("2"), version(2), version(4))]);
+        let Kept::Row { key, below } = last.kept() else { panic!("{:?}", last.kept()) };
+        assert_eq!((key.get("id"), below), (Some("1"), version(1)));
+        // Without the deletes, too: the row that a key change made is as certain.
+        let batch = folded(&[steps[2], steps[3]]);
+        let row = row(&batch, 2);
+        assert!(matches!(row.kept(), Kept::OtherHalf { .. }));
+        assert!(row.again()[0].holds(batch.changes[0].version) && !row.again()[0].holds(row.version()));
     }
 
     #[test]

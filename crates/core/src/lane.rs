@@ -8,14 +8,19 @@ use bytes::Bytes;
 use crate::change::{Change, Control, Event, Lineage, Op, TableName, Truncate};
 use crate::debezium::connect::SchemaCache;
 use crate::debezium::envelope;
-use crate::debezium::source::SourceBlock;
+use crate::debezium::source::{Position, Snapshot, SourceBlock};
+use crate::epoch::{Boundary, Epoch};
 use crate::key::{Key, KeyError};
-use crate::position::{Offset, Partition};
+use crate::new_log::{Log, Mark, NewLogs, RUN_ID, Sighting};
+use crate::position::{Offset, Partition, TopicId};
 use crate::recognise::{Shape, recognise};
 use crate::record::Record;
 use crate::refusal::{Reason, Refusal, Refused};
+use crate::resnapshot::Resnapshots;
+use crate::row_order::{RowOrder, Streamed};
+use crate::standing::{MAX_LINEAGES, Standing};
 use crate::truncate::LogOrder;
-use crate::version::{Floor, Versioner};
+use crate::version::{Floor, Version, Versioner};
 
 /// Deleted keys that are remembered to tell a tombstone that follows its delete from one alone.
 const REMEMBERED_DELETES: usize = 64;
@@ -38,6 +43,35 @@ pub struct Fed {
     pub event: Event,
     /// A floor to be recorded before or with the event.
     pub floor: Option<Floor>,
+    /// What the event says of a full snapshot of its table.
+    pub full: FullRow,
+}
+
+/// What a row says of a full snapshot of its table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FullRow {
+    /// It is the first row of a full snapshot that comes after streamed changes: the connector had
+    /// lost its place, and the gap may have hidden deletes.
+    pub begins: bool,
+    /// It is the last row of its table in a full snapshot.
+    pub last: bool,
+}
+
+impl Fed {
+    fn control(control: Control) -> Self {
+        Self { event: Event::Control(control), floor: None, full: FullRow::default() }
+    }
+}
+
+/// What is known of a partition from before the first record that is read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Past<'a> {
+    /// The floors recorded for it.
+    pub floors: &'a [Floor],
+    /// Where its epochs begin.
+    pub boundaries: &'a [Boundary],
+    /// What the records before say of new logs. Without it, detection starts anew.
+    pub marks: &'a [Mark],
 }
 
 /// The state of one assigned partition.
@@ -46,6 +80,9 @@ pub struct Lane {
     partition: Partition,
     next: Offset,
     versioner: Versioner,
+    new_logs: NewLogs,
+    row_order: RowOrder,
+    resnapshots: Resnapshots,
     lone_tombstones: LoneTombstones,
     schemas: SchemaCache,
     table: Option<Arc<TableName>>,
@@ -61,8 +98,19 @@ impl Lane {
     /// A lane whose next record to read is at or behind `start`; `floors` are those recorded for
     /// the partition.
     pub fn new(partition: Partition, start: Offset, floors: &[Floor], lone_tombstones: LoneTombstones) -> Self {
+        Self::behind(partition, start, Past { floors, ..Past::default() }, lone_tombstones)
+    }
+
+    /// A lane whose next record to read is at or behind `start`, with what is known from before.
+    pub fn behind(partition: Partition, start: Offset, past: Past<'_>, lone_tombstones: LoneTombstones) -> Self {
+        let versioner = Versioner::starting_at(start, past.floors, past.boundaries);
+        // Marks are of the records before: where an epoch begins, they say nothing of those behind.
+        let begins = versioner.epoch() > Epoch::FIRST && versioner.epoch_begin() == start;
         Self {
-            versioner: Versioner::starting_at(start, floors),
+            versioner,
+            new_logs: NewLogs::resume(if begins { &[] } else { past.marks }),
+            row_order: RowOrder::default(),
+            resnapshots: Resnapshots::default(),
             partition,
             next: start,
             lone_tombstones,
@@ -84,6 +132,24 @@ impl Lane {
     /// The next offset to read.
     pub fn next(&self) -> Offset {
         self.next
+    }
+
+    /// The epoch of the last record taken, or of the start.
+    pub fn epoch(&self) -> Epoch {
+        self.versioner.epoch()
+    }
+
+    /// The greatest commit position taken of a lineage (P), as it stands in versions.
+    pub fn passed(&self, lineage: &Lineage) -> Option<u64> {
+        self.new_logs.passed(lineage)
+    }
+
+    /// What is to be kept with the offset when it is committed: the last record taken, or the place
+    /// behind it. `partitions` is what the group knows of the topic's size.
+    pub fn standing(&self, topic_id: TopicId, offset: Offset, partitions: u32) -> Standing {
+        let epoch = if offset > self.versioner.epoch_begin() { self.epoch() } else { self.versioner.epoch_before() };
+        let marks = self.new_logs.marks_before(offset, MAX_LINEAGES);
+        Standing { topic_id, offset, partitions, epoch, marks }
     }
 
     /// Moves past the log's end where nothing is left but markers.
@@ -112,6 +178,10 @@ impl Lane {
             let has_unread_past = !self.started && offset > 0;
             self.started = true;
             self.next = offset.saturating_add(1);
+            if self.versioner.enter(offset) {
+                self.new_logs.reset();
+                self.resnapshots.reset();
+            }
             self.read(&mut record, has_unread_past)
         };
         read.map_err(|reason| {
@@ -134,19 +204,17 @@ impl Lane {
                 if control == Control::Signal {
                     self.remember_possible_delete(record);
                 }
-                Ok(Fed { event: Event::Control(control), floor: None })
+                Ok(Fed::control(control))
             }
-            Shape::NoValue => {
-                let control = self.tombstone(record, has_unread_past)?;
-                Ok(Fed { event: Event::Control(control), floor: None })
-            }
+            Shape::NoValue => Ok(Fed::control(self.tombstone(record, has_unread_past)?)),
             Shape::Truncate { source } => {
                 let (table, lineage) = (self.table(&source), self.lineage(&source));
-                let (version, floor) = self.versioner.version(&source, &lineage, false, 0, record.offset)?;
+                let (version, floor) = self.versioner.version(&source, &lineage, false, record.offset)?;
+                self.look_for_new_log(record, &source, &lineage, version, true)?;
                 let order = LogOrder::of(&source.position);
                 let event =
                     Event::Truncate(Box::new(Truncate { record: record.take(), table, lineage, version, order }));
-                Ok(Fed { event, floor })
+                Ok(Fed { event, floor, full: FullRow::default() })
             }
             Shape::Row { op, after, source, schema } => {
                 let key = match self.key(record.key.as_deref()) {
@@ -164,7 +232,21 @@ impl Lane {
                 let old_key = record.header("__debezium.oldkey").and_then(|bytes| key_in_header(bytes, &key));
                 let snapshot = op == Op::Read;
                 let (table, lineage) = (self.table(&source), self.lineage(&source));
-                let (version, floor) = self.versioner.version(&source, &lineage, snapshot, 0, record.offset)?;
+                let (version, floor) = self.versioner.version(&source, &lineage, snapshot, record.offset)?;
+                if !snapshot || source.full_snapshot_form {
+                    self.look_for_new_log(record, &source, &lineage, version, !snapshot)?;
+                }
+                if let Position::Binlog { file, pos, row } = source.position
+                    && !snapshot
+                {
+                    let has_old_key = old_key.is_some();
+                    let (key, after) = (&key, &after);
+                    let next = Streamed { record, file, pos, row, op, key, after, has_old_key, has_unread_past };
+                    if !self.row_order.take(&next) {
+                        return Err(Reason::PositionRepeats { file, pos, row });
+                    }
+                }
+                let full = self.follow_snapshots(record, &source, &table, &lineage, snapshot);
                 let may_tie = snapshot && !source.full_snapshot_form;
                 let event = Event::Change(Box::new(Change {
                     record: record.take(),
@@ -179,9 +261,54 @@ impl Lane {
                     after,
                     old_key,
                 }));
-                Ok(Fed { event, floor })
+                Ok(Fed { event, floor, full })
             }
         }
+    }
+
+    fn look_for_new_log(
+        &mut self,
+        record: &Record,
+        source: &SourceBlock,
+        lineage: &Arc<Lineage>,
+        version: Version,
+        streamed: bool,
+    ) -> Result<(), Reason> {
+        let log = match source.position {
+            Position::Postgres { .. } => Log::Postgres,
+            Position::Binlog { .. } => Log::Binlog,
+        };
+        let sighting = Sighting { record, version, time_ms: source.ts_ms, streamed, log };
+        self.new_logs.look(lineage, sighting).map_err(|new_log| Reason::NewLog(Box::new(new_log)))
+    }
+
+    /// What the row says of a full snapshot that the connector took because it had lost its place. One
+    /// that was asked for while it streamed (blocking) hides no gap: on PostgreSQL its rows have a
+    /// commit before them, elsewhere they are of the run that streamed before.
+    fn follow_snapshots(
+        &mut self,
+        record: &Record,
+        source: &SourceBlock,
+        table: &Arc<TableName>,
+        lineage: &Lineage,
+        snapshot: bool,
+    ) -> FullRow {
+        let run = record.header(RUN_ID).unwrap_or_default();
+        if !snapshot {
+            self.resnapshots.streamed(table, run);
+            return FullRow::default();
+        }
+        let full = match source.position {
+            Position::Postgres { .. } => source.full_snapshot_form,
+            Position::Binlog { .. } => {
+                matches!(source.snapshot, Snapshot::Full | Snapshot::FullLast) && !self.resnapshots.is_of_run(run)
+            }
+        };
+        if !full {
+            return FullRow::default();
+        }
+        let begins = self.resnapshots.read(table, self.new_logs.had_streamed(lineage));
+        FullRow { begins, last: source.snapshot == Snapshot::FullLast }
     }
 
     fn key(&mut self, bytes: Option<&[u8]>) -> Result<Key, Reason> {

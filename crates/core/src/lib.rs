@@ -3,26 +3,32 @@
 //! A record becomes a versioned [`change::Change`], changes fold into a [`batch::Batch`], a sink
 //! turns a batch into a [`sink::Durable`] proof, and the [`ledger::Ledger`] turns proofs into the
 //! offsets that may be committed. Read the modules in this order: `position`, `record`,
-//! `recognise`, `version`, `truncate`, `lane`, `fold`, `batch`, `sink`, `ledger`, `policy`.
+//! `recognise`, `epoch`, `version`, `new_log`, `truncate`, `lane`, `fold`, `batch`, `sink`, `ledger`,
+//! `policy`.
 
 pub mod batch;
 pub mod change;
 pub mod columns;
 pub mod dead_letter;
 pub mod debezium;
+pub mod epoch;
 pub mod fold;
 pub mod holds;
 pub mod invariant;
 pub mod key;
 pub mod lane;
 pub mod ledger;
+pub mod new_log;
 pub mod policy;
 pub mod position;
 pub mod recognise;
 pub mod record;
 pub mod refusal;
+pub mod resnapshot;
+pub mod row_order;
 pub mod schema;
 pub mod sink;
+pub mod standing;
 pub mod tally;
 pub mod truncate;
 pub mod unfold;

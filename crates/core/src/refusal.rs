@@ -4,6 +4,7 @@ use crate::dead_letter::{DeadLetter, ErrorClass, table_said};
 use crate::debezium::connect::SchemaError;
 use crate::debezium::source::SourceError;
 use crate::key::{Key, KeyError};
+use crate::new_log::NewLog;
 use crate::position::Place;
 use crate::record::Record;
 use crate::version::VersionError;
@@ -70,6 +71,23 @@ pub enum Reason {
         /// The record that came first.
         other: Place,
     },
+    /// The source's log began anew.
+    #[error("{0}")]
+    NewLog(Box<NewLog>),
+    /// A binlog position that belongs to several events.
+    #[error(
+        "binlog file {file} position {pos} row {row} belongs to another event as well, so which change is the newer \
+         cannot be told; on MariaDB 11.4+ set binlog_legacy_event_pos=1, on MySQL set binlog_transaction_compression=OFF, \
+         and take a new snapshot (GUARANTEES.md, \"positions that repeat\")"
+    )]
+    PositionRepeats {
+        /// Number of the binlog file.
+        file: u64,
+        /// Position in the file.
+        pos: u64,
+        /// Row of the event.
+        row: u64,
+    },
 }
 
 impl Reason {
@@ -89,7 +107,9 @@ impl Reason {
             | Self::Key(KeyError::Missing | KeyError::NoFields)
             | Self::Source(SourceError::Connector(_))
             | Self::OffsetWentBack { .. }
-            | Self::EqualVersionOtherContent { .. } => Class::Contract,
+            | Self::EqualVersionOtherContent { .. }
+            | Self::NewLog(_)
+            | Self::PositionRepeats { .. } => Class::Contract,
         }
     }
 }
@@ -110,7 +130,9 @@ impl Reason {
             Self::LoneTombstone
             | Self::Source(SourceError::Connector(_))
             | Self::OffsetWentBack { .. }
-            | Self::EqualVersionOtherContent { .. } => return None,
+            | Self::EqualVersionOtherContent { .. }
+            | Self::NewLog(_)
+            | Self::PositionRepeats { .. } => return None,
         })
     }
 }
@@ -184,6 +206,7 @@ mod tests {
             Reason::Source(SourceError::Connector(text())),
             Reason::OffsetWentBack { last: 5, found: 4 },
             Reason::EqualVersionOtherContent { other: place },
+            Reason::PositionRepeats { file: 1, pos: 4, row: 0 },
         ] {
             assert_eq!(contract.class(), Class::Contract, "{contract:?}");
         }

@@ -120,6 +120,7 @@ mod tests {
     use super::*;
 
     fn version(epoch: u8, commit: u64, streamed: bool, record: u64) -> Version {
+        let epoch = crate::epoch::Epoch::new(epoch.into()).unwrap();
         Version::pack(epoch, commit, streamed, record).unwrap()
     }
 

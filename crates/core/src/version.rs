@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use crate::change::Lineage;
 use crate::debezium::source::{Position, SourceBlock};
+use crate::epoch::{Boundary, Epoch, Epochs};
 use crate::position::Offset;
 
 /// The name of the scheme, recorded beside the data: a run that would use another refuses.
@@ -40,11 +41,11 @@ impl Version {
         Self(((1 << EPOCH_BITS) - 1) << (64 + COMMIT_BITS) | ((1 << RECORD_BITS) - 1));
 
     /// Packs the parts; `None` where one does not fit its bits.
-    pub fn pack(epoch: u8, commit: u64, streamed: bool, record: u64) -> Option<Self> {
-        if u32::from(epoch) >= 1 << EPOCH_BITS || commit >> COMMIT_BITS != 0 || record >> RECORD_BITS != 0 {
+    pub fn pack(epoch: Epoch, commit: u64, streamed: bool, record: u64) -> Option<Self> {
+        if commit >> COMMIT_BITS != 0 || record >> RECORD_BITS != 0 {
             return None;
         }
-        let hi = u64::from(epoch) << COMMIT_BITS | commit;
+        let hi = u64::from(epoch.number()) << COMMIT_BITS | commit;
         let lo = u64::from(streamed) << RECORD_BITS | record;
         Some(Self(u128::from(hi) << 64 | u128::from(lo)))
     }
@@ -85,6 +86,11 @@ impl Version {
         self.0
     }
 
+    /// The commit position: the lower 56 bits of the upper half.
+    pub fn commit(self) -> u64 {
+        self.hi() & ((1 << COMMIT_BITS) - 1)
+    }
+
     /// The bits that `mask` has, too.
     #[must_use]
     pub fn masked(self, mask: Self) -> Self {
@@ -93,9 +99,8 @@ impl Version {
 
     /// The same position in the log of another epoch.
     #[must_use]
-    pub fn with_epoch(self, epoch: u8) -> Self {
-        let commit = self.hi() & ((1 << COMMIT_BITS) - 1);
-        Self::from_halves(u64::from(epoch & 0x7f) << COMMIT_BITS | commit, self.lo())
+    pub fn with_epoch(self, epoch: Epoch) -> Self {
+        Self::from_halves(u64::from(epoch.number()) << COMMIT_BITS | self.commit(), self.lo())
     }
 }
 
@@ -109,8 +114,8 @@ impl From<u128> for Version {
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (hi, lo) = (self.hi(), self.lo());
-        let (commit, record) = (hi & ((1 << COMMIT_BITS) - 1), lo & ((1 << RECORD_BITS) - 1));
-        write!(f, "{}/{commit}/{}/{record}", hi >> COMMIT_BITS, lo >> RECORD_BITS)
+        let record = lo & ((1 << RECORD_BITS) - 1);
+        write!(f, "{}/{}/{}/{record}", hi >> COMMIT_BITS, self.commit(), lo >> RECORD_BITS)
     }
 }
 
@@ -151,19 +156,48 @@ pub struct Floor {
 /// Gives versions to the records of one partition, in log order.
 #[derive(Clone, Debug, Default)]
 pub struct Versioner {
+    epochs: Epochs,
+    /// Of the current epoch: positions of two logs do not compare.
     floors: HashMap<Arc<Lineage>, u64>,
 }
 
 impl Versioner {
-    /// Starts at `offset`, with what the destination recorded of this partition: per lineage the
-    /// greatest floor at or before the offset.
-    pub fn starting_at(offset: Offset, recorded: &[Floor]) -> Self {
+    /// Starts at `offset`, with what the destination recorded of this partition: where epochs begin,
+    /// and per lineage the greatest floor of the epoch at or before the offset.
+    pub fn starting_at(offset: Offset, recorded: &[Floor], boundaries: &[Boundary]) -> Self {
+        let mut epochs = Epochs::new(boundaries.to_vec());
+        epochs.enter(offset);
         let mut floors = HashMap::new();
-        for floor in recorded.iter().filter(|f| f.offset <= offset) {
+        for floor in recorded.iter().filter(|f| (epochs.begin()..=offset).contains(&f.offset)) {
             let known = floors.entry(floor.lineage.clone()).or_insert(0);
             *known = floor.commit.max(*known);
         }
-        Self { floors }
+        Self { epochs, floors }
+    }
+
+    /// Moves on to the record at `offset`. True if another epoch begins there: what was known of the
+    /// positions before says nothing of those behind.
+    pub fn enter(&mut self, offset: Offset) -> bool {
+        let begins = self.epochs.enter(offset);
+        if begins {
+            self.floors.clear();
+        }
+        begins
+    }
+
+    /// The epoch of the place reached.
+    pub fn epoch(&self) -> Epoch {
+        self.epochs.current()
+    }
+
+    /// The epoch before that one.
+    pub fn epoch_before(&self) -> Epoch {
+        self.epochs.before()
+    }
+
+    /// Where that epoch begins.
+    pub fn epoch_begin(&self) -> Offset {
+        self.epochs.begin()
     }
 
     /// The version of the record at `offset`, and the floor that it raises, if it does.
@@ -172,9 +206,9 @@ impl Versioner {
         source: &SourceBlock,
         lineage: &Arc<Lineage>,
         snapshot: bool,
-        epoch: u8,
         offset: Offset,
     ) -> Result<(Version, Option<Floor>), VersionError> {
+        self.enter(offset);
         let mut floor = None;
         let (commit, record) = match source.position {
             Position::Postgres { last_commit, lsn, sequence_lsn } => {
@@ -193,8 +227,8 @@ impl Versioner {
                 (file << POS_BITS | pos, row)
             }
         };
-        let version =
-            Version::pack(epoch, commit, !snapshot, record).ok_or(VersionError::DoesNotFit { commit, record })?;
+        let version = Version::pack(self.epoch(), commit, !snapshot, record)
+            .ok_or(VersionError::DoesNotFit { commit, record })?;
         // Only now: a position that is refused must not lift what comes behind it.
         let raised = floor.and_then(|commit| self.raise(lineage, commit, offset));
         Ok((version, raised))

@@ -15,7 +15,7 @@ use crate::sinks::sqlite::{self, Sqlite, SqliteConfig};
 use crate::source::{Source, SourceError};
 
 /// Chunks of records between the source and the run loop.
-const CHUNKS_AHEAD: usize = 4;
+pub(crate) const CHUNKS_AHEAD: usize = 4;
 
 /// Starts the source.
 pub fn source(config: &Config, until_end: bool) -> Result<Source, SourceError> {
@@ -102,12 +102,12 @@ fn key<'a>(rows: TableRows<'a>) -> Vec<&'a str> {
 }
 
 /// What is read, in the words of the source that reads it.
-enum Reads {
+pub(crate) enum Reads {
     Kafka(KafkaConfig),
     Capture(CaptureConfig),
 }
 
-fn reads(config: &Config) -> Reads {
+pub(crate) fn reads(config: &Config) -> Reads {
     let group = config.source.group.clone();
     match config.source.origin.clone() {
         Origin::Kafka { brokers, topics, instance, properties } => Reads::Kafka(KafkaConfig {
@@ -127,12 +127,12 @@ fn reads(config: &Config) -> Reads {
 }
 
 /// What is written, in the words of the sink that writes it.
-enum Writes {
+pub(crate) enum Writes {
     ClickHouse(ClickHouseConfig),
     Sqlite(SqliteConfig),
 }
 
-fn writes(config: &Config) -> Writes {
+pub(crate) fn writes(config: &Config) -> Writes {
     match config.sink.clone() {
         SinkConfig::ClickHouse { url, database, user, password, cluster, settings, request_timeout_ms } => {
             Writes::ClickHouse(ClickHouseConfig {
@@ -143,6 +143,7 @@ fn writes(config: &Config) -> Writes {
                 request_timeout_ms,
                 cluster,
                 settings,
+                group: config.source.group.clone(),
             })
         }
         SinkConfig::Sqlite { path, busy_timeout_ms } => {

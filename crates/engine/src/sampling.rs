@@ -53,7 +53,7 @@ pub fn read(records: Vec<Record>) -> Sample {
             Err(refusal) => refusals.push(refusal),
         }
     }
-    for (partition, offset, Fed { event, floor }) in read {
+    for (partition, offset, Fed { event, floor, .. }) in read {
         refusals.extend(fold.push(&partition, offset, event, floor, 0).err());
     }
     let topics =

@@ -9,6 +9,7 @@ use std::fmt;
 use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::record::Record;
 use settle_core::sink::BoxFuture;
+use settle_core::standing::Standing;
 use tokio::sync::{mpsc, oneshot};
 
 /// A partition that is ours from now on.
@@ -22,8 +23,29 @@ pub struct Assignment {
     pub start: Offset,
     /// True where the group had committed an offset.
     pub resumed: bool,
+    /// What was kept with that offset. Whatever does not belong to it is not here.
+    pub standing: Option<Standing>,
+    /// Partitions of the topic that the group is known to read, to be kept with its offsets; 0 where
+    /// a topic does not grow.
+    pub partitions: u32,
+    /// True if no record comes before other partitions of the topic are committed so far: its keys
+    /// were theirs before the topic grew. Until then the group has no offset of it.
+    pub waits: bool,
     /// Tells this assignment of the partition from earlier ones; records of another are dropped.
     pub generation: u64,
+}
+
+impl Assignment {
+    /// A partition of a log that does not grow, with nothing kept beside its offset.
+    pub fn plain(
+        partition: Partition,
+        topic_id: Option<TopicId>,
+        start: Offset,
+        resumed: bool,
+        generation: u64,
+    ) -> Self {
+        Self { partition, topic_id, start, resumed, standing: None, partitions: 0, waits: false, generation }
+    }
 }
 
 /// Records of one partition, in offset order.
@@ -83,13 +105,73 @@ pub struct Source {
     pub events: mpsc::Receiver<SourceEvent>,
     /// Where offsets are committed.
     pub offsets: Box<dyn OffsetStore>,
+    /// What is known of the group's offsets.
+    pub group: GroupOffsets,
+}
+
+/// What is known of the place where the group's offsets are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupOffsets {
+    /// The command that moves the group, up to the topic; where there is one, a service keeps the
+    /// offsets, and a group that has none of a partition that it wrote has lost them. None where
+    /// they lie beside a capture, and a missing file is a start from the beginning.
+    pub move_command: Option<String>,
+}
+
+impl GroupOffsets {
+    /// How to move the group to `offset` of a partition, for people.
+    pub fn how_to_move(&self, partition: &Partition, offset: Offset) -> String {
+        match &self.move_command {
+            Some(command) => {
+                format!(
+                    "move the group there ({command} --topic {partition} --reset-offsets --to-offset {offset} --execute)"
+                )
+            }
+            None => "read the capture under a new group".to_owned(),
+        }
+    }
+}
+
+/// An offset to commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommitPoint {
+    /// Partition.
+    pub partition: Partition,
+    /// Next offset to read.
+    pub offset: Offset,
+    /// One line to keep with it; may be empty.
+    pub metadata: String,
+}
+
+impl CommitPoint {
+    /// An offset with nothing to keep beside it.
+    pub fn bare(partition: Partition, offset: Offset) -> Self {
+        Self { partition, offset, metadata: String::new() }
+    }
+}
+
+/// How far a group is in a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionProgress {
+    /// Partition.
+    pub partition: Partition,
+    /// First offset in the log.
+    pub start: Offset,
+    /// Next offset to be written.
+    pub end: Offset,
+    /// The group's offset.
+    pub committed: Option<Offset>,
 }
 
 /// Where the group's offsets live.
 pub trait OffsetStore: Send + Sync {
     /// Commits next-to-read offsets and waits until they are stored. Offsets of partitions that are
     /// no longer ours are refused by the store; that is no failure of the run.
-    fn commit<'a>(&'a self, offsets: &'a [(Partition, Offset)]) -> BoxFuture<'a, Result<(), SourceError>>;
+    fn commit<'a>(&'a self, offsets: &'a [CommitPoint]) -> BoxFuture<'a, Result<(), SourceError>>;
+
+    /// The ends of a topic's partitions now, and how far the group has committed each, by whichever
+    /// instance. None where that cannot be known before the source has ended.
+    fn progress<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<Option<Vec<PartitionProgress>>, SourceError>>;
 
     /// Leaves the group and stops the source's thread.
     fn close(&self) -> BoxFuture<'_, ()>;

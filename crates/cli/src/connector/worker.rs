@@ -92,6 +92,31 @@ struct Plugin {
     version: Option<String>,
 }
 
+/// What a connector says of settings.
+#[derive(Deserialize)]
+struct Validation {
+    configs: Vec<Field>,
+}
+
+#[derive(Deserialize)]
+struct Field {
+    /// A connector does not look at every setting that it has a definition of.
+    value: Option<FieldValue>,
+}
+
+#[derive(Deserialize)]
+struct FieldValue {
+    name: String,
+    #[serde(default)]
+    errors: Vec<String>,
+}
+
+impl Validation {
+    fn refused(&self) -> impl Iterator<Item = &FieldValue> {
+        self.configs.iter().filter_map(|field| field.value.as_ref()).filter(|value| !value.errors.is_empty())
+    }
+}
+
 impl Worker {
     /// The worker at this address; nothing is sent yet.
     pub fn at(url: &str) -> Result<Self, WorkerError> {
@@ -122,20 +147,6 @@ impl Worker {
 
     /// Asks the connector itself whether it takes these settings.
     pub async fn validate(&self, name: &str, settings: &Settings) -> Result<(), WorkerError> {
-        #[derive(Deserialize)]
-        struct Answer {
-            configs: Vec<Field>,
-        }
-        #[derive(Deserialize)]
-        struct Field {
-            value: FieldValue,
-        }
-        #[derive(Deserialize)]
-        struct FieldValue {
-            name: String,
-            #[serde(default)]
-            errors: Vec<String>,
-        }
         let class = settings.get("connector.class").unwrap_or_default();
         let plugins: Vec<Plugin> = self.ask(Method::GET, &["connector-plugins"], None).await?;
         if plugins.iter().all(|plugin| plugin.class != class) {
@@ -146,13 +157,9 @@ impl Worker {
         let mut body = settings.to_json();
         body["name"] = name.into();
         let path = ["connector-plugins", class, "config", "validate"];
-        let answer: Answer = self.ask(Method::PUT, &path, Some(&body)).await?;
-        let refused: Vec<(String, String)> = answer
-            .configs
-            .into_iter()
-            .filter(|field| !field.value.errors.is_empty())
-            .map(|field| (field.value.name, mask(&field.value.errors.join("; "), settings)))
-            .collect();
+        let answer: Validation = self.ask(Method::PUT, &path, Some(&body)).await?;
+        let refused: Vec<(String, String)> =
+            answer.refused().map(|value| (value.name.clone(), mask(&value.errors.join("; "), settings))).collect();
         if refused.is_empty() { Ok(()) } else { Err(WorkerError::Settings(refused)) }
     }
 
@@ -300,4 +307,23 @@ fn message(text: &str) -> String {
 /// The text without the secrets of these settings.
 fn mask(text: &str, settings: &Settings) -> String {
     settings.secrets().fold(text.to_owned(), |text, secret| text.replace(secret, "***"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_that_the_connector_did_not_look_at_is_not_refused() {
+        let answer: Validation = serde_json::from_str(
+            r#"{"name": "c", "error_count": 1, "configs": [
+                {"definition": {"name": "slot.name"}, "value": null},
+                {"definition": {"name": "topic.prefix"}, "value": {"name": "topic.prefix", "value": "a", "errors": []}},
+                {"definition": {"name": "plugin.name"}, "value": {"name": "plugin.name", "errors": ["no such plugin"]}}
+            ]}"#,
+        )
+        .unwrap();
+        let refused: Vec<&str> = answer.refused().map(|value| value.name.as_str()).collect();
+        assert_eq!(refused, ["plugin.name"]);
+    }
 }

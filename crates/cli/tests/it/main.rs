@@ -4,14 +4,18 @@
 
 mod capture_into_sqlite;
 mod cases;
+mod chain;
 mod child;
 mod dead_letters;
 mod faults;
+mod ghosts;
 mod held_rows;
 mod kafka_into_clickhouse;
 mod kills;
 mod live;
 mod log_ends;
+mod new_logs;
+mod prove;
 mod set_up;
 mod shop;
 mod simulate;

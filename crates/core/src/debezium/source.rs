@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::change::TableName;
 
@@ -46,6 +47,34 @@ pub struct SourceBlock {
     pub position: Position,
     /// True for a row of a full snapshot: PostgreSQL with `sequence[0]` null.
     pub full_snapshot_form: bool,
+    /// Which snapshot read the row, as the connector says it.
+    pub snapshot: Snapshot,
+}
+
+/// `source.snapshot`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Snapshot {
+    /// None: `false`, or nothing said.
+    #[default]
+    No,
+    /// A full snapshot: initial, repeated, or blocking.
+    Full,
+    /// The last row of its table in a full snapshot.
+    FullLast,
+    /// A chunk of an incremental one.
+    Incremental,
+}
+
+impl Snapshot {
+    fn of(raw: Option<&RawValue>) -> Self {
+        match raw.map_or("null", RawValue::get) {
+            "\"incremental\"" => Self::Incremental,
+            "\"last\"" | "\"last_in_data_collection\"" => Self::FullLast,
+            "null" | "false" | "\"false\"" => Self::No,
+            // `true`, `first`, `first_in_data_collection`
+            _ => Self::Full,
+        }
+    }
 }
 
 /// Why a `source` block gives no position.
@@ -91,6 +120,8 @@ pub(crate) struct RawSource<'a> {
     file: Option<Cow<'a, str>>,
     pos: Option<u64>,
     row: Option<u64>,
+    #[serde(borrow)]
+    snapshot: Option<&'a RawValue>,
 }
 
 impl RawSource<'_> {
@@ -124,6 +155,7 @@ impl SourceBlock {
             ts_ms: raw.ts_ms,
             position,
             full_snapshot_form,
+            snapshot: Snapshot::of(raw.snapshot),
         })
     }
 }

@@ -279,3 +279,28 @@ fn an_old_key_that_is_not_readable_is_none() {
         assert_eq!(change(strict().feed(sample.at(0, 0)).unwrap()).old_key, None, "{header}");
     }
 }
+
+#[test]
+fn a_full_snapshot_behind_streamed_changes_is_reported_at_its_first_row() {
+    fn told(lane: &mut Lane, sample: crate::sample::Sample) -> bool {
+        lane.feed(sample.at(0, lane.next())).unwrap().full.begins
+    }
+    let mut lane = strict();
+    let snapshot = |lsn: u64, word: &str| postgres("r", (None, lsn), Some(lsn)).snapshot(word);
+    let change = |lsn: u64| postgres("u", (Some(lsn), lsn), Some(lsn));
+    assert!(!told(&mut lane, snapshot(100, "first")), "the initial one");
+    assert!(!told(&mut lane, change(110)));
+    assert!(!told(&mut lane, postgres("r", (Some(110), 120), None).snapshot("incremental")), "it hides nothing");
+    assert!(!told(&mut lane, snapshot(130, "true").table("other")), "another table's");
+    assert!(told(&mut lane, snapshot(130, "true")));
+    assert!(!told(&mut lane, snapshot(130, "last")));
+    assert!(!told(&mut lane, mariadb("r", 1, 400, 0).snapshot("first").server("m").table("m")));
+    assert!(!told(&mut lane, mariadb("u", 1, 400, 0).server("m").table("m")));
+    assert!(!told(&mut lane, mariadb("r", 1, 500, 0).snapshot("incremental").server("m").table("m")));
+    assert!(told(&mut lane, mariadb("r", 1, 600, 0).snapshot("last").server("m").table("m")));
+    // A run that goes on behind streamed changes knows of them.
+    let standing = lane.standing(crate::position::TopicId::of_first_line("t", b""), lane.next(), 1);
+    let past = Past { marks: &standing.marks, ..Past::default() };
+    let mut later = Lane::behind(Partition::new("t", 0), lane.next(), past, LoneTombstones::Refuse);
+    assert!(told(&mut later, snapshot(200, "true")));
+}

@@ -45,11 +45,14 @@ fn anything() -> impl Strategy<Value = Vec<Record>> {
             // One operation to a position.
             let op = if op == "t" || op == "r" { op } else { ["c", "u", "d"][usize::try_from(at % 3).unwrap()] };
             let table = if postgresql { "p" } else { "m" };
+            // What a snapshot read stands before what was streamed at its commit.
+            let row = if op == "r" { 0 } else { row + 1 };
             let lsn = at * 10 + row;
             let sample = match (postgresql, op) {
                 (true, "r") => postgres(op, (Some(at), lsn), None),
                 (true, _) => postgres(op, (Some(at), lsn), Some(lsn)),
-                (false, _) => mariadb(op, 1, at, row),
+                // Each of another run of the connector: positions of one run do not repeat.
+                (false, _) => mariadb(op, 1, at, row).header("__debezium.context.runId", &offset.to_string()),
             };
             let sample = match op {
                 "t" => sample.key(None).row("null"),
@@ -58,7 +61,8 @@ fn anything() -> impl Strategy<Value = Vec<Record>> {
             };
             sample.table(table).at(0, offset)
         };
-        changes.into_iter().zip(0..).map(record).collect()
+        // Behind so many others that anything of it could be sent again.
+        changes.into_iter().zip(1_000..).map(record).collect()
     })
 }
 

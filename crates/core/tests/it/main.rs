@@ -4,8 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail the test")]
 
 mod folding;
+mod ghosts;
 mod made_up;
 mod naive_schemes;
+mod new_logs;
 mod recorded_forms;
 mod robustness;
 mod settling;

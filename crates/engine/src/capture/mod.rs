@@ -5,6 +5,8 @@
 
 mod line;
 mod offsets;
+mod survey;
+mod window;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -12,14 +14,21 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use settle_core::position::{Offset, Partition, TopicId};
+use settle_core::position::{Offset, Partition, Span, TopicId};
 use settle_core::record::Record;
 use settle_core::sink::BoxFuture;
 use tokio::sync::mpsc::{self, Sender};
 
-use crate::source::{Assignment, Chunk, OffsetStore, Source, SourceError, SourceEvent, SourceFailure};
+use crate::log::Ends;
+use crate::source::{
+    Assignment, Chunk, CommitPoint, GroupOffsets, OffsetStore, PartitionProgress, Source, SourceError, SourceEvent,
+    SourceFailure,
+};
+use crate::standing;
 use crate::topics::wanted;
 use offsets::OffsetFile;
+pub use survey::{forget_group, offsets_since, survey};
+use window::Window;
 
 /// Records sent at once.
 const CHUNK_RECORDS: usize = 500;
@@ -43,16 +52,32 @@ pub struct CaptureConfig {
 
 /// Starts reading on a thread of its own.
 pub fn start(config: CaptureConfig) -> Result<Source, SourceError> {
-    let mut files = Vec::new();
-    for path in &config.paths {
-        files.push(Arc::new(OffsetFile::load(path, &config.group)?));
-    }
+    let files = load(&config)?;
+    spawn(config, files, Window::Whole)
+}
+
+/// Reads as the group up to `ends`, whatever the capture has behind them.
+pub fn start_below(config: CaptureConfig, ends: Ends) -> Result<Source, SourceError> {
+    let files = load(&config)?;
+    spawn(config, files, Window::Below(ends))
+}
+
+/// Reads these stretches and nothing else, as no group: nothing is committed.
+pub fn read(config: CaptureConfig, spans: Vec<Span>) -> Result<Source, SourceError> {
+    spawn(config, Vec::new(), Window::of(spans))
+}
+
+fn load(config: &CaptureConfig) -> Result<Vec<Arc<OffsetFile>>, SourceError> {
+    config.paths.iter().map(|path| OffsetFile::load(path, &config.group).map(Arc::new)).collect()
+}
+
+fn spawn(config: CaptureConfig, files: Vec<Arc<OffsetFile>>, window: Window) -> Result<Source, SourceError> {
     let (events, receiver) = mpsc::channel(CHUNKS_AHEAD);
     let store = CaptureOffsets { files: files.clone() };
     std::thread::Builder::new()
         .name("settle-capture".to_owned())
         .spawn(move || {
-            let sent = read_all(&config, &files, &events);
+            let sent = read_all(&config, &files, &window, &events);
             let last = match sent {
                 Ok(()) => SourceEvent::Ended,
                 Err(Stop::Failed(error)) => SourceEvent::Failed(error),
@@ -64,7 +89,7 @@ pub fn start(config: CaptureConfig) -> Result<Source, SourceError> {
         .map_err(|e| {
             SourceError::new(SourceFailure::Contract, format!("cannot start a thread to read the capture ({e})"))
         })?;
-    Ok(Source { events: receiver, offsets: Box::new(store) })
+    Ok(Source { events: receiver, offsets: Box::new(store), group: GroupOffsets::default() })
 }
 
 /// Reads up to `limit` records of each wanted topic, for `ddl` and `check`.
@@ -99,16 +124,21 @@ impl From<SourceError> for Stop {
     }
 }
 
-fn read_all(config: &CaptureConfig, files: &[Arc<OffsetFile>], events: &Sender<SourceEvent>) -> Result<(), Stop> {
-    if files.is_empty() {
-        let mut reader = Reader::new("standard input".to_owned(), config, None, events);
+fn read_all(
+    config: &CaptureConfig,
+    files: &[Arc<OffsetFile>],
+    window: &Window,
+    events: &Sender<SourceEvent>,
+) -> Result<(), Stop> {
+    if config.paths.is_empty() {
+        let mut reader = Reader::new("standard input".to_owned(), config, None, window, events);
         return reader.read(&mut std::io::stdin().lock());
     }
     let mut owners: HashMap<Arc<str>, String> = HashMap::new();
     let mut unwanted = BTreeSet::new();
-    for (path, offsets) in config.paths.iter().zip(files) {
+    for (at, path) in config.paths.iter().enumerate() {
         let name = path.display().to_string();
-        let mut reader = Reader::new(name.clone(), config, Some(offsets.clone()), events);
+        let mut reader = Reader::new(name.clone(), config, files.get(at).cloned(), window, events);
         reader.elsewhere.clone_from(&owners);
         reader.read(&mut open(path)?)?;
         owners.extend(reader.topics.into_keys().map(|topic| (topic, name.clone())));
@@ -149,14 +179,17 @@ struct Reader<'a> {
     name: String,
     config: &'a CaptureConfig,
     offsets: Option<Arc<OffsetFile>>,
+    window: &'a Window,
     events: &'a Sender<SourceEvent>,
     topics: HashMap<Arc<str>, TopicId>,
     /// Topics of the captures before, with the capture that has them.
     elsewhere: HashMap<Arc<str>, String>,
     /// Topics that are not asked for.
     unwanted: BTreeSet<Arc<str>>,
-    next: HashMap<Partition, Offset>,
+    /// The assignment under which each partition is read, and what comes next of it.
+    next: HashMap<Partition, (u64, Offset)>,
     chunk: Vec<Record>,
+    chunk_generation: u64,
     chunk_bytes: usize,
 }
 
@@ -165,18 +198,21 @@ impl<'a> Reader<'a> {
         name: String,
         config: &'a CaptureConfig,
         offsets: Option<Arc<OffsetFile>>,
+        window: &'a Window,
         events: &'a Sender<SourceEvent>,
     ) -> Self {
         Self {
             name,
             config,
             offsets,
+            window,
             events,
             topics: HashMap::new(),
             elsewhere: HashMap::new(),
             unwanted: BTreeSet::new(),
             next: HashMap::new(),
             chunk: Vec::new(),
+            chunk_generation: 0,
             chunk_bytes: 0,
         }
     }
@@ -214,9 +250,10 @@ impl<'a> Reader<'a> {
             return Err(SourceError::new(SourceFailure::Contract, message).into());
         }
         let topic_id = self.topic_id(topic, text)?;
+        let Some(generation) = self.window.pass(&record.partition, record.offset) else { return Ok(()) };
         let next = match self.next.get(&record.partition) {
-            Some(&next) => next,
-            None => self.assign(&record, topic_id)?,
+            Some(&(known, next)) if known == generation => next,
+            _ => self.assign(&record, topic_id, generation)?,
         };
         if record.offset < next {
             return Ok(()); // read by an earlier run of this group
@@ -227,6 +264,7 @@ impl<'a> Reader<'a> {
         {
             self.flush()?;
         }
+        self.chunk_generation = generation;
         self.chunk_bytes += record.size();
         self.chunk.push(record);
         Ok(())
@@ -255,17 +293,27 @@ impl<'a> Reader<'a> {
     }
 
     /// The first record of a partition: it is ours from where the group stands.
-    fn assign(&mut self, record: &Record, topic_id: TopicId) -> Result<Offset, Stop> {
+    fn assign(&mut self, record: &Record, topic_id: TopicId, generation: u64) -> Result<Offset, Stop> {
         let partition = record.partition.clone();
         let committed = match &self.offsets {
             Some(offsets) => offsets.start_of(&partition, topic_id)?,
             None => None,
         };
-        let start = committed.unwrap_or(record.offset);
-        self.next.insert(partition.clone(), start);
+        let start = committed.as_ref().map_or(record.offset, |(offset, _)| *offset);
+        self.next.insert(partition.clone(), (generation, start));
         self.flush()?;
-        let assignment =
-            Assignment { partition, topic_id: Some(topic_id), start, resumed: committed.is_some(), generation: 0 };
+        let resumed = committed.is_some();
+        let standing = committed.and_then(|(offset, line)| standing::of(&partition, topic_id, offset, &line));
+        let assignment = Assignment {
+            partition,
+            topic_id: Some(topic_id),
+            start,
+            resumed,
+            standing,
+            partitions: 0,
+            waits: false,
+            generation,
+        };
         self.send(SourceEvent::Assigned(vec![assignment]))?;
         Ok(start)
     }
@@ -275,7 +323,7 @@ impl<'a> Reader<'a> {
         self.chunk_bytes = 0;
         let Some(first) = records.first() else { return Ok(()) };
         let partition = first.partition.clone();
-        self.send(SourceEvent::Records(Chunk { partition, generation: 0, records }))
+        self.send(SourceEvent::Records(Chunk { partition, generation: self.chunk_generation, records }))
     }
 
     fn send(&self, event: SourceEvent) -> Result<(), Stop> {
@@ -289,8 +337,12 @@ struct CaptureOffsets {
 }
 
 impl OffsetStore for CaptureOffsets {
-    fn commit<'a>(&'a self, offsets: &'a [(Partition, Offset)]) -> BoxFuture<'a, Result<(), SourceError>> {
+    fn commit<'a>(&'a self, offsets: &'a [CommitPoint]) -> BoxFuture<'a, Result<(), SourceError>> {
         Box::pin(async move { self.files.iter().try_for_each(|file| file.commit(offsets)) })
+    }
+
+    fn progress<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<Vec<PartitionProgress>>, SourceError>> {
+        Box::pin(async { Ok(None) })
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

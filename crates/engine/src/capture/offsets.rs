@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use settle_core::position::{Offset, Partition, TopicId};
 
-use crate::source::{SourceError, SourceFailure};
+use crate::source::{CommitPoint, SourceError, SourceFailure};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -21,12 +21,21 @@ struct Line {
     partition: i32,
     /// Next offset to read.
     offset: Offset,
+    /// What is kept with it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    standing: String,
+}
+
+struct Committed {
+    /// The log that the offset counts in.
+    topic_id: TopicId,
+    offset: Offset,
+    standing: String,
 }
 
 #[derive(Default)]
 struct State {
-    /// Committed offsets, with the id of the log they count in.
-    committed: BTreeMap<Partition, (TopicId, Offset)>,
+    committed: BTreeMap<Partition, Committed>,
     /// Topics of this capture.
     topics: BTreeMap<Partition, TopicId>,
 }
@@ -40,9 +49,7 @@ pub(super) struct OffsetFile {
 impl OffsetFile {
     /// Reads the file; a missing one is a start from the beginning.
     pub(super) fn load(capture: &Path, group: &str) -> Result<Self, SourceError> {
-        let mut name = capture.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{group}.offsets"));
-        let path = capture.with_file_name(name);
+        let path = path_of(capture, group);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(e) if e.kind() == ErrorKind::NotFound => String::new(),
@@ -56,36 +63,50 @@ impl OffsetFile {
             let id = line.topic_id.parse().map_err(|e| {
                 failed(&path, &format!("holds a topic id that is none ({e}); move it away to start from the beginning"))
             })?;
-            state.committed.insert(Partition::new(line.topic, line.partition), (TopicId(id), line.offset));
+            let committed = Committed { topic_id: TopicId(id), offset: line.offset, standing: line.standing };
+            state.committed.insert(Partition::new(line.topic, line.partition), committed);
         }
         Ok(Self { path, state: Mutex::new(state) })
     }
 
-    /// Where the group stands in a partition of this capture.
-    pub(super) fn start_of(&self, partition: &Partition, topic_id: TopicId) -> Result<Option<Offset>, SourceError> {
+    /// Removes the file of a group; one that was never written is fine.
+    pub(super) fn remove(capture: &Path, group: &str) -> Result<(), SourceError> {
+        let path = path_of(capture, group);
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(failed(&path, &format!("cannot be removed ({e})"))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where the group stands in a partition of this capture, and what was kept with the offset.
+    pub(super) fn start_of(
+        &self,
+        partition: &Partition,
+        topic_id: TopicId,
+    ) -> Result<Option<(Offset, String)>, SourceError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.topics.insert(partition.clone(), topic_id);
         match state.committed.get(partition) {
-            Some((id, _)) if *id != topic_id => {
+            Some(committed) if committed.topic_id != topic_id => {
                 let problem = format!(
                     "belongs to another capture of {partition} (its first line differs); \
                      use another group, or move the offsets file away to start from the beginning"
                 );
                 Err(failed(&self.path, &problem))
             }
-            committed => Ok(committed.map(|(_, offset)| *offset)),
+            committed => Ok(committed.map(|committed| (committed.offset, committed.standing.clone()))),
         }
     }
 
     /// Stores next-to-read offsets of the partitions that are in this capture. Offsets never go back.
-    pub(super) fn commit(&self, offsets: &[(Partition, Offset)]) -> Result<(), SourceError> {
+    pub(super) fn commit(&self, points: &[CommitPoint]) -> Result<(), SourceError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut moved = false;
-        for (partition, offset) in offsets {
+        for CommitPoint { partition, offset, metadata } in points {
             let Some(topic_id) = state.topics.get(partition).copied() else { continue };
-            let known = state.committed.entry(partition.clone()).or_insert((topic_id, -1));
-            if *offset > known.1 {
-                *known = (topic_id, *offset);
+            if state.committed.get(partition).is_none_or(|known| *offset > known.offset) {
+                let committed = Committed { topic_id, offset: *offset, standing: metadata.clone() };
+                state.committed.insert(partition.clone(), committed);
                 moved = true;
             }
         }
@@ -96,12 +117,13 @@ impl OffsetFile {
         let written = || -> std::io::Result<()> {
             let staged = self.path.with_extension("offsets.new");
             let mut file = File::create(&staged)?;
-            for (partition, (topic_id, offset)) in &state.committed {
+            for (partition, committed) in &state.committed {
                 let line = Line {
                     topic: partition.topic.to_string(),
-                    topic_id: topic_id.to_string(),
+                    topic_id: committed.topic_id.to_string(),
                     partition: partition.number,
-                    offset: *offset,
+                    offset: committed.offset,
+                    standing: committed.standing.clone(),
                 };
                 serde_json::to_writer(&mut file, &line)?;
                 file.write_all(b"\n")?;
@@ -111,6 +133,12 @@ impl OffsetFile {
         };
         written().map_err(|e| failed(&self.path, &format!("cannot be written ({e}); the folder must be writable")))
     }
+}
+
+fn path_of(capture: &Path, group: &str) -> PathBuf {
+    let mut name = capture.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{group}.offsets"));
+    capture.with_file_name(name)
 }
 
 fn failed(path: &Path, problem: &str) -> SourceError {

@@ -13,7 +13,7 @@ use settle_core::change::{Change, Event};
 use settle_core::fold::{Fold, Limits};
 use settle_core::holds::Holds;
 use settle_core::key::Key;
-use settle_core::lane::{Fed, Lane, LoneTombstones};
+use settle_core::lane::{Fed, Lane, LoneTombstones, Past};
 use settle_core::policy::{Verdict, decide};
 use settle_core::position::{Offset, Partition, Place, TopicId};
 use settle_core::sink::{FailureKind, Outcome, PlacedPartition, Places, Sink, SinkError};
@@ -174,12 +174,24 @@ impl<'a> Attempt<'a> {
         }
         let Place { partition, offset } = entry.record.place();
         let floors = self.places.floors_of(self.topic_id, &partition);
-        let mut lane = Lane::new(partition, offset, &floors, LoneTombstones::Skip);
+        let boundaries = self.places.epochs_of(self.topic_id, &partition);
+        let past = Past { floors: &floors, boundaries: &boundaries, marks: &[] };
+        let mut lane = Lane::behind(partition, offset, past, LoneTombstones::Skip);
         let mut fed = lane.feed(entry.record.clone()).map_err(|refused| refused.to_string())?;
         match (&mut fed.event, entry.version) {
             (Event::Change(change), Some(version)) => change.version = version,
             (Event::Truncate(truncate), Some(version)) => truncate.version = version,
             _ => {}
+        }
+        if let Event::Change(change) = &fed.event
+            && change.old_key.is_some()
+            && !change.is_whole()
+        {
+            return Err(
+                "it leaves out columns, whose values were under another key; a later record that carries the whole row, \
+                 or a new snapshot of it, brings them"
+                    .to_owned(),
+            );
         }
         Ok(fed)
     }
@@ -200,7 +212,7 @@ impl<'a> Attempt<'a> {
 
     fn batch(&self, read: impl IntoIterator<Item = (usize, Fed)>) -> Result<Batch, String> {
         let mut fold = Fold::new(Limits { max_rows: usize::MAX, max_bytes: usize::MAX, max_age_ms: u64::MAX });
-        for (at, Fed { event, floor }) in read {
+        for (at, Fed { event, floor, .. }) in read {
             let Place { partition, offset } = self.letters[at].record.place();
             if fold.must_cut_before(&event) {
                 return Err("the schema of its table changes".to_owned());
@@ -243,7 +255,7 @@ impl<'a> Attempt<'a> {
 }
 
 fn copied(fed: &Fed) -> Fed {
-    Fed { event: fed.event.clone(), floor: fed.floor.clone() }
+    Fed { event: fed.event.clone(), floor: fed.floor.clone(), full: fed.full }
 }
 
 fn is_masked(event: &Event) -> bool {

@@ -6,21 +6,25 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::error::KafkaError;
 
+use crate::log::Ends;
 use crate::source::{SourceError, SourceFailure};
 
 /// How long a revoked partition may take to drain, where nothing else is said.
 pub const REVOKE_DEADLINE: Duration = Duration::from_secs(20);
 
 /// Where a bounded run ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The last stable offset that each partition has when the source starts.
     LastStable,
+    /// Ends that were fixed before, so that several runs end alike. A partition without one is not read.
+    At(Arc<Ends>),
 }
 
 /// What to read, and as whom.
@@ -136,6 +140,13 @@ impl KafkaConfig {
         // Watermarks asked for by a read_committed client end at the last stable offset.
         client.set("bootstrap.servers", &self.brokers).set("isolation.level", "read_committed");
         client
+    }
+
+    /// Settings of a client that asks for changes of the cluster: it reads nothing.
+    pub(super) fn admin(&self) -> ClientConfig {
+        let mut admin = self.client();
+        admin.remove("isolation.level");
+        admin
     }
 
     /// Settings of a consumer that may hold up to `partitions`.

@@ -19,8 +19,11 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 
 use super::client::Consumer;
+use super::config::KafkaConfig;
 use super::failure::{Verdict, judge, of_call};
-use crate::source::{OffsetStore, SourceError, SourceFailure};
+use super::survey::survey;
+use crate::log::LogPartition;
+use crate::source::{CommitPoint, OffsetStore, PartitionProgress, SourceError, SourceFailure};
 
 /// How long a commit is waited for; it goes on after that, and a later one comes after it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -73,28 +76,28 @@ impl Ownership {
     }
 
     /// What may be committed of `offsets`: ours, and ahead of what is committed.
-    fn begin(self: &Arc<Self>, offsets: &[(Partition, Offset)]) -> Option<Commit> {
+    fn begin(self: &Arc<Self>, points: &[CommitPoint]) -> Option<Commit> {
         let mut state = self.state();
-        let ahead = |(partition, offset): &&(Partition, Offset)| match state.owned.get(partition) {
+        let ahead = |CommitPoint { partition, offset, .. }: &&CommitPoint| match state.owned.get(partition) {
             Some(known) => known.is_none_or(|known| known < *offset),
             None => {
                 tracing::debug!(%partition, offset, "not committed: the partition is not ours any more");
                 false
             }
         };
-        let offsets: Vec<_> = offsets.iter().filter(ahead).cloned().collect();
-        if offsets.is_empty() {
+        let points: Vec<_> = points.iter().filter(ahead).cloned().collect();
+        if points.is_empty() {
             return None;
         }
         state.commits_under_way += 1;
-        Some(Commit { ownership: self.clone(), offsets })
+        Some(Commit { ownership: self.clone(), points })
     }
 }
 
 /// A commit under way.
 struct Commit {
     ownership: Arc<Ownership>,
-    offsets: Vec<(Partition, Offset)>,
+    points: Vec<CommitPoint>,
 }
 
 impl Commit {
@@ -103,13 +106,15 @@ impl Commit {
         if consumer.assignment_lost() {
             return Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::AssignmentLost));
         }
-        let mut list = TopicPartitionList::with_capacity(self.offsets.len());
-        for (partition, offset) in &self.offsets {
-            list.add_partition_offset(&partition.topic, partition.number, rdkafka::Offset::Offset(*offset))?;
+        let mut list = TopicPartitionList::with_capacity(self.points.len());
+        for CommitPoint { partition, offset, metadata } in &self.points {
+            let mut element = list.add_partition(&partition.topic, partition.number);
+            element.set_offset(rdkafka::Offset::Offset(*offset))?;
+            element.set_metadata(metadata);
         }
         consumer.commit(&list, CommitMode::Sync)?;
         let mut state = self.ownership.state();
-        for (partition, offset) in &self.offsets {
+        for CommitPoint { partition, offset, .. } in &self.points {
             if let Some(known) = state.owned.get_mut(partition) {
                 *known = Some(known.map_or(*offset, |known| known.max(*offset)));
             }
@@ -127,7 +132,7 @@ impl Drop for Commit {
 
 /// A commit that was asked for.
 pub(super) struct Order {
-    offsets: Vec<(Partition, Offset)>,
+    points: Vec<CommitPoint>,
     answer: oneshot::Sender<Result<(), KafkaError>>,
 }
 
@@ -136,9 +141,9 @@ pub(super) struct Order {
 /// On a thread of its own: librdkafka waits for a coordinator that is away as long as a session
 /// lasts, and neither a runtime that is shut down nor the end of the process should wait with it.
 pub(super) fn work(mut orders: mpsc::Receiver<Order>, ownership: &Arc<Ownership>, consumer: &OnceLock<Weak<Consumer>>) {
-    while let Some(Order { offsets, answer }) = orders.blocking_recv() {
+    while let Some(Order { points, answer }) = orders.blocking_recv() {
         // Filtered now and not when it was ordered: a partition may have gone meanwhile.
-        let committed = match (ownership.begin(&offsets), consumer.get().and_then(Weak::upgrade)) {
+        let committed = match (ownership.begin(&points), consumer.get().and_then(Weak::upgrade)) {
             (None, _) => Ok(()),
             (Some(_), None) => Err(KafkaError::Canceled),
             (Some(commit), Some(consumer)) => commit.send(&consumer),
@@ -152,16 +157,17 @@ pub(super) fn work(mut orders: mpsc::Receiver<Order>, ownership: &Arc<Ownership>
 pub(super) struct Group {
     pub(super) name: String,
     pub(super) brokers: String,
+    pub(super) config: KafkaConfig,
     pub(super) orders: mpsc::Sender<Order>,
     pub(super) closing: watch::Sender<bool>,
     pub(super) closed: watch::Receiver<bool>,
 }
 
 impl Group {
-    async fn commit(&self, offsets: &[(Partition, Offset)]) -> Result<(), SourceError> {
+    async fn commit(&self, points: &[CommitPoint]) -> Result<(), SourceError> {
         let rebalance_deadline = Instant::now() + REBALANCE_PATIENCE;
         loop {
-            let error = match timeout(PATIENCE, self.order(offsets)).await {
+            let error = match timeout(PATIENCE, self.order(points)).await {
                 Ok(Some(Ok(()))) => return Ok(()),
                 Ok(Some(Err(error))) => error,
                 Ok(None) => {
@@ -180,9 +186,9 @@ impl Group {
     }
 
     /// Orders a commit and waits for it; none if nobody works any more.
-    async fn order(&self, offsets: &[(Partition, Offset)]) -> Option<Result<(), KafkaError>> {
+    async fn order(&self, points: &[CommitPoint]) -> Option<Result<(), KafkaError>> {
         let (answer, committed) = oneshot::channel();
-        self.orders.send(Order { offsets: offsets.to_vec(), answer }).await.ok()?;
+        self.orders.send(Order { points: points.to_vec(), answer }).await.ok()?;
         committed.await.ok()
     }
 
@@ -213,8 +219,23 @@ fn is_rebalance(code: RDKafkaErrorCode) -> bool {
 }
 
 impl OffsetStore for Group {
-    fn commit<'a>(&'a self, offsets: &'a [(Partition, Offset)]) -> BoxFuture<'a, Result<(), SourceError>> {
-        Box::pin(self.commit(offsets))
+    fn commit<'a>(&'a self, points: &'a [CommitPoint]) -> BoxFuture<'a, Result<(), SourceError>> {
+        Box::pin(self.commit(points))
+    }
+
+    fn progress<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<Option<Vec<PartitionProgress>>, SourceError>> {
+        Box::pin(async move {
+            // A client of its own: the consumer's main queue is the reader's.
+            let asked = KafkaConfig { topics: vec![topic.to_owned()], instance: None, ..self.config.clone() };
+            let found = survey(asked).await?;
+            let part = |LogPartition { partition, start, end, committed, .. }| PartitionProgress {
+                partition,
+                start,
+                end,
+                committed,
+            };
+            Ok(Some(found.into_iter().map(part).collect()))
+        })
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
@@ -236,7 +257,9 @@ mod tests {
     }
 
     fn allowed(ownership: &Arc<Ownership>, offsets: &[(Partition, Offset)]) -> Vec<(Partition, Offset)> {
-        ownership.begin(offsets).map(|commit| commit.offsets.clone()).unwrap_or_default()
+        let points: Vec<_> = offsets.iter().map(|(p, offset)| CommitPoint::bare(p.clone(), *offset)).collect();
+        let allowed = ownership.begin(&points).map(|commit| commit.points.clone()).unwrap_or_default();
+        allowed.into_iter().map(|point| (point.partition, point.offset)).collect()
     }
 
     #[test]
@@ -254,7 +277,7 @@ mod tests {
     async fn giving_up_waits_for_the_commit_under_way() {
         let ownership = Arc::new(Ownership::default());
         ownership.take([(partition(0), None)]);
-        let commit = ownership.begin(&[(partition(0), 3)]).unwrap();
+        let commit = ownership.begin(&[CommitPoint::bare(partition(0), 3)]).unwrap();
         let waiting = tokio::time::timeout(Duration::from_millis(20), ownership.calm()).await;
         assert!(waiting.is_err(), "calm although a commit is under way");
         drop(commit);

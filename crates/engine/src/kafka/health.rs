@@ -16,6 +16,7 @@ use super::reader::{Away, Reader};
 use super::start;
 use super::topic_id::topic_ids;
 use super::topics;
+use super::topics::Topic;
 use crate::source::{SourceError, SourceEvent, SourceFailure};
 
 /// How long a broker may take to show that it is there.
@@ -152,7 +153,8 @@ impl Reader {
         if next < first && self.intakes[index].is_fresh() {
             self.intakes[index].skip_to(first);
         } else {
-            start::check(&self.config, &partition, next, first, end)?;
+            // Its id was compared just now.
+            start::check(&self.config, &self.topic(&partition.topic), &partition, next, (first, end), true)?;
         }
         self.place(&partition, self.intakes[index].next())?;
         Ok(())
@@ -174,13 +176,17 @@ impl Reader {
         };
         for (topic, id) in known {
             if let Some(new) = current.get(topic).copied().flatten().filter(|new| *new != id) {
-                let message = format!(
-                    "topic {topic} was deleted and made anew while it was read (id {id}, now {new}): its offsets begin \
-                     again, so the group's belong to another log; read it under a new group"
-                );
-                return Err(SourceError::new(SourceFailure::Contract, message));
+                return Err(start::made_anew(&self.config, &self.topic(topic), id, new));
             }
         }
         Ok(())
+    }
+
+    /// The topic as it was at the start, or as far as it is known.
+    fn topic(&self, name: &str) -> Topic {
+        let known = self.topics.iter().find(|topic| topic.name == name).map_or(0, |topic| topic.partitions);
+        let ours = self.intakes.iter().map(|intake| &intake.partition).filter(|p| *p.topic == *name);
+        let partitions = ours.map(|p| p.number + 1).max().unwrap_or(0).max(known);
+        Topic { name: name.to_owned(), partitions }
     }
 }

@@ -51,13 +51,15 @@ pub(super) struct Intake {
     ended: bool,
     /// What cut the last chunk short; it comes after that chunk.
     ahead: Option<Look>,
+    /// Nothing is taken before these are committed.
+    waits_for: Vec<(Partition, Offset)>,
 }
 
 impl Intake {
     /// Splits the partition's queue off, so that its records never come through the main queue:
     /// must happen before the partition is assigned. None if librdkafka does not know it.
     pub(super) fn open(consumer: &Arc<Consumer>, generation: u64, at: &Start) -> Option<Self> {
-        let Start { partition, topic_id, start, committed, bound } = at.clone();
+        let Start { partition, topic_id, start, committed, bound, waits_for, .. } = at.clone();
         let mut queue = consumer.split_partition_queue(&partition.topic, partition.number)?;
         let wake = consumer.context().wake.clone();
         queue.set_nonempty_callback(move || wake.notify_one());
@@ -71,12 +73,23 @@ impl Intake {
             bound,
             ended: false,
             ahead: None,
+            waits_for,
         };
         // An end that lies behind us needs no broker to confirm it.
         if bound.is_some_and(|bound| bound <= start) {
             intake.ahead = intake.reach(start);
         }
         Some(intake)
+    }
+
+    /// What must be committed before it is read.
+    pub(super) fn waits_for(&self) -> &[(Partition, Offset)] {
+        &self.waits_for
+    }
+
+    /// It may be read now.
+    pub(super) fn go(&mut self) {
+        self.waits_for.clear();
     }
 
     /// The next offset to deliver.
@@ -96,6 +109,9 @@ impl Intake {
 
     /// Takes what is there, up to one event. Never waits.
     pub(super) fn look(&mut self, context: &Context) -> Look {
+        if !self.waits_for.is_empty() {
+            return Look::Nothing;
+        }
         if let Some(ahead) = self.ahead.take() {
             return ahead;
         }

@@ -74,7 +74,7 @@ pub async fn sample(config: KafkaConfig, topic: String, limit: usize) -> Result<
         let mut starts = Vec::with_capacity(ends.len());
         for (partition, end) in ends {
             let (first, _) = start::watermarks(&finder, &config, &partition)?;
-            starts.push(Start { partition, topic_id: None, start: first, committed: None, bound: Some(end) });
+            starts.push(Start::alone(partition, first, end));
         }
         let consumer = Arc::new(client::create(&config, &config.consumer(starts.len()))?);
         take_sample(&config, &consumer, &starts, limit)
@@ -138,7 +138,7 @@ fn sample_partition(
 }
 
 /// librdkafka's questions block, so they are asked on a thread that may.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     what: &str,
     ask: impl FnOnce() -> Result<T, SourceError> + Send + 'static,
 ) -> Result<T, SourceError> {

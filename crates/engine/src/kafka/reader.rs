@@ -39,6 +39,8 @@ pub(super) struct Reader {
     /// What the run loop is still to be told, before any further record. A rebalance must not wait
     /// for a run loop that is held up: the whole group would wait with it.
     pub(super) unsaid: VecDeque<SourceEvent>,
+    /// Partitions that wait for others are not looked after before this.
+    pub(super) next_growth_look: Instant,
     turn: usize,
 }
 
@@ -84,7 +86,20 @@ impl Reader {
         let health = Health { away: None, suspicion: None, next_check: now, next_round: now };
         let intakes = Vec::new();
         let unsaid = VecDeque::new();
-        Self { config, ends, topics, outlet, ownership, intakes, consumer, generation: 0, health, unsaid, turn: 0 }
+        Self {
+            config,
+            ends,
+            topics,
+            outlet,
+            ownership,
+            intakes,
+            consumer,
+            generation: 0,
+            health,
+            unsaid,
+            next_growth_look: now,
+            turn: 0,
+        }
     }
 
     /// Reads until the source is closed.
@@ -117,6 +132,7 @@ impl Reader {
                 self.on_trouble(None, trouble).await?;
             }
             self.check_health()?;
+            self.look_after_growth()?;
         }
         match self.round()? {
             Round::Handed => {

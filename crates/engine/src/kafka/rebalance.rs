@@ -65,6 +65,9 @@ impl Reader {
             topic_id: start.topic_id,
             start: start.start,
             resumed: start.committed.is_some(),
+            standing: start.standing,
+            partitions: start.partitions,
+            waits: !start.waits_for.is_empty(),
             generation,
         };
         self.say(SourceEvent::Assigned(starts.into_iter().map(assignment).collect()));

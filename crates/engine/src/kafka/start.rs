@@ -12,10 +12,13 @@ use rdkafka::TopicPartitionList;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use settle_core::position::{Offset, Partition, TopicId};
+use settle_core::standing::Standing;
 
+use super::client;
 use super::config::KafkaConfig;
 use super::context::Context;
 use super::failure::of_call;
+use super::growth::{self, Growth};
 use super::topic_id::topic_ids;
 use super::topics::Topic;
 use crate::source::{SourceError, SourceFailure};
@@ -32,12 +35,34 @@ pub(super) struct Start {
     pub(super) start: Offset,
     /// What the group has.
     pub(super) committed: Option<Offset>,
+    /// What was kept with that.
+    pub(super) standing: Option<Standing>,
+    /// Partitions of the topic that the group is known to read.
+    pub(super) partitions: u32,
+    /// How far others must be committed before it is read; empty where it may be read at once.
+    pub(super) waits_for: Vec<(Partition, Offset)>,
     /// End of a bounded run.
     pub(super) bound: Option<Offset>,
 }
 
 /// Ends of a bounded run, fixed once.
-pub(super) type Ends = BTreeMap<Partition, Offset>;
+pub(super) use crate::log::Ends;
+
+impl Start {
+    /// A partition without a group.
+    pub(super) fn alone(partition: Partition, start: Offset, bound: Offset) -> Self {
+        Self {
+            partition,
+            topic_id: None,
+            start,
+            committed: None,
+            standing: None,
+            partitions: 0,
+            waits_for: Vec::new(),
+            bound: Some(bound),
+        }
+    }
+}
 
 /// Asks for everything that the assigned partitions need.
 pub(super) fn resolve(
@@ -46,52 +71,70 @@ pub(super) fn resolve(
     ends: Option<&Ends>,
     assigned: &TopicPartitionList,
 ) -> Result<Vec<Start>, SourceError> {
-    let ask = |what: &str, error: &KafkaError| of_call(what, &config.brokers, error);
-    let mut names: Vec<&str> = Vec::new();
-    let mut wanted = TopicPartitionList::with_capacity(assigned.count());
     let elements = assigned.elements();
+    let mut ours: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
     for element in &elements {
-        wanted.add_partition(element.topic(), element.partition());
-        if !names.contains(&element.topic()) {
-            names.push(element.topic());
-        }
+        ours.entry(element.topic()).or_default().push(element.partition());
     }
-    let committed = consumer
-        .committed_offsets(wanted, PATIENCE)
-        .map_err(|error| ask(&format!("reading the offsets of group {}", config.group), &error))?;
+    if ours.is_empty() {
+        return Ok(Vec::new());
+    }
+    let names: Vec<&str> = ours.keys().copied().collect();
     let ids = topic_ids(consumer.client(), &names, PATIENCE)
-        .map_err(|code| ask("reading topic ids", &KafkaError::MetadataFetch(code)))?;
-    let topics: BTreeMap<&str, Arc<str>> = names.iter().map(|name| (*name, Arc::from(*name))).collect();
+        .map_err(|code| of_call("reading topic ids", &config.brokers, &KafkaError::MetadataFetch(code)))?;
+    let mut topics = Vec::with_capacity(ours.len());
+    let existing = client::list(consumer, config, PATIENCE)?;
+    for (name, numbers) in &ours {
+        let greatest = numbers.iter().copied().max().unwrap_or(0);
+        let known = existing.iter().find(|topic| topic.name == *name).map_or(0, |topic| topic.partitions);
+        topics.push(Topic { name: (*name).to_owned(), partitions: known.max(greatest + 1) });
+    }
+    // Of all partitions: those of other instances tell whether the topic has grown.
+    let committed = growth::committed(consumer, config, &topics, PATIENCE)?;
 
     let mut starts = Vec::with_capacity(elements.len());
-    for element in committed.elements() {
-        let (topic, number) = (element.topic(), element.partition());
-        let partition = Partition { topic: topics.get(topic).cloned().unwrap_or_else(|| topic.into()), number };
-        element
-            .error()
-            .map_err(|error| ask(&format!("reading the offset of group {} for {partition}", config.group), &error))?;
-        let committed = match element.offset() {
-            rdkafka::Offset::Offset(offset) => Some(offset),
-            _ => None,
-        };
-        let (first, end) = watermarks(consumer, config, &partition)?;
-        let start = committed.unwrap_or(first);
-        check(config, &partition, start, first, end)?;
-        let topic_id = ids.get(topic).copied().flatten();
-        // A topic that came after the start of a bounded run is not part of it.
-        let bound = ends.map(|ends| ends.get(&partition).copied().unwrap_or(start));
-        starts.push(Start { partition, topic_id, start, committed, bound });
+    for topic in &topics {
+        let name: Arc<str> = topic.name.as_str().into();
+        let topic_id = ids.get(&topic.name).copied().flatten();
+        let numbers = ours.get(&*topic.name).map(Vec::as_slice).unwrap_or_default();
+        let growth = Growth::of(topic, &committed);
+        for &number in numbers {
+            let partition = Partition { topic: name.clone(), number };
+            let kept = committed.get(&partition);
+            if let (Some(id), Some(standing)) = (topic_id, kept.and_then(|kept| kept.standing.as_ref()))
+                && standing.topic_id != id
+            {
+                return Err(made_anew(config, topic, standing.topic_id, id));
+            }
+            let (first, end) = watermarks(consumer, config, &partition)?;
+            let start = kept.map_or(first, |kept| kept.offset);
+            let is_same = topic_id.is_some() && kept.is_some_and(|kept| kept.standing.is_some());
+            check(config, topic, &partition, start, (first, end), is_same)?;
+            // A topic that came after the start of a bounded run is not part of it.
+            let bound = ends.map(|ends| ends.get(&partition).copied().unwrap_or(start));
+            let standing = kept.and_then(|kept| kept.standing.clone()).filter(|standing| standing.offset == start);
+            let grown = kept.is_none() && growth.is_new(number);
+            let waits_for = if grown { growth.reach(consumer, config, ends)? } else { Vec::new() };
+            if !waits_for.is_empty() {
+                tracing::info!(%partition, "the topic has grown: read once the other partitions are committed so far");
+            }
+            let partitions = if grown { topic.partitions.cast_unsigned() } else { growth.known() };
+            let committed = kept.map(|kept| kept.offset);
+            starts.push(Start { partition, topic_id, start, committed, standing, partitions, waits_for, bound });
+        }
     }
     Ok(starts)
 }
 
-/// Refuses an offset that the log, from `first` to its last stable offset `end`, does not hold.
+/// Refuses an offset that the log, from its first to its last stable offset, does not hold.
+/// `is_same` is true where the topic is known to be the one that the group read.
 pub(super) fn check(
     config: &KafkaConfig,
+    topic: &Topic,
     partition: &Partition,
     offset: Offset,
-    first: Offset,
-    end: Offset,
+    (first, end): (Offset, Offset),
+    is_same: bool,
 ) -> Result<(), SourceError> {
     if offset < first {
         return Err(removed(config, partition, offset, first));
@@ -99,7 +142,7 @@ pub(super) fn check(
     // Above the last stable offset lie records of open transactions; a tool may have moved the
     // group there.
     if offset > end && offset > log_end(config, partition)? {
-        return Err(beyond(config, partition, offset, end));
+        return Err(beyond(config, topic, partition, offset, end, is_same));
     }
     Ok(())
 }
@@ -156,24 +199,61 @@ fn removed(config: &KafkaConfig, partition: &Partition, offset: Offset, first: O
 }
 
 /// The group's offset lies behind the end of the log.
-fn beyond(config: &KafkaConfig, partition: &Partition, offset: Offset, end: Offset) -> SourceError {
+fn beyond(
+    config: &KafkaConfig,
+    topic: &Topic,
+    partition: &Partition,
+    offset: Offset,
+    end: Offset,
+    is_same: bool,
+) -> SourceError {
+    let why = if is_same {
+        format!(
+            "the topic is the one that it read, so the broker lost the end of its log, or a tool moved the group. To go \
+             on, move the group to the end of the log ({command}); rows that changed in what was lost are right again \
+             after a new snapshot",
+            command = move_group(config, partition, end)
+        )
+    } else {
+        format!(
+            "the topic was made anew or truncated, so the group's offsets belong to another log. {}",
+            remedy(config, topic)
+        )
+    };
+    let message =
+        format!("group {} is to read {partition} from offset {offset}, but the log ends at {end}: {why}", config.group);
+    SourceError::new(SourceFailure::Contract, message)
+}
+
+/// The topic is another one than the group read.
+pub(super) fn made_anew(config: &KafkaConfig, topic: &Topic, before: TopicId, now: TopicId) -> SourceError {
     let message = format!(
-        "group {group} is to read {partition} from offset {offset}, but the log ends at {end}: the topic was made anew \
-         or truncated, so the group's offsets belong to another log. Read it under a new group, or move this one to the \
-         beginning ({command})",
-        group = config.group,
-        command = format_args!("{} --to-earliest --execute", reset_offsets(config, partition)),
+        "topic {} was deleted and made anew since group {} read it (id {before}, now {now}): its offsets begin again, so \
+         the group's belong to another log. {}",
+        topic.name,
+        config.group,
+        remedy(config, topic),
     );
     SourceError::new(SourceFailure::Contract, message)
 }
 
-fn move_group(config: &KafkaConfig, partition: &Partition, offset: Offset) -> String {
-    format!("{} --to-offset {offset} --execute", reset_offsets(config, partition))
+/// How to go on with a topic that was made anew.
+fn remedy(config: &KafkaConfig, topic: &Topic) -> String {
+    let begins: Vec<String> = (0..topic.partitions).map(|number| format!("{}:{number}:0", topic.name)).collect();
+    format!(
+        "Rows of the one before would win or lose by accident: let a new epoch begin with the new one (settle epoch bump \
+         {}), and move the group to its beginning ({} --topic {} --reset-offsets --to-earliest --execute)",
+        begins.join(" "),
+        move_command(config),
+        topic.name
+    )
 }
 
-fn reset_offsets(config: &KafkaConfig, partition: &Partition) -> String {
-    format!(
-        "kafka-consumer-groups --bootstrap-server {} --group {} --topic {partition} --reset-offsets",
-        config.brokers, config.group
-    )
+fn move_group(config: &KafkaConfig, partition: &Partition, offset: Offset) -> String {
+    format!("{} --topic {partition} --reset-offsets --to-offset {offset} --execute", move_command(config))
+}
+
+/// The command that moves the group, up to the topic.
+pub(crate) fn move_command(config: &KafkaConfig) -> String {
+    format!("kafka-consumer-groups --bootstrap-server {} --group {}", config.brokers, config.group)
 }

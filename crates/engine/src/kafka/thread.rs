@@ -15,7 +15,7 @@ use super::outlet::{Outlet, Stop};
 use super::reader::Reader;
 use super::start::{self, Ends};
 use super::topics::{self, Topic};
-use crate::source::{Source, SourceError, SourceEvent, SourceFailure};
+use crate::source::{GroupOffsets, Source, SourceError, SourceEvent, SourceFailure};
 
 /// Patience with one question: a broker that is down should be reported soon. One that is only
 /// slow is asked again over the connection that it opened meanwhile.
@@ -46,7 +46,15 @@ pub fn start(config: KafkaConfig, capacity: usize) -> Result<Source, SourceError
     let (ended, closed) = watch::channel(false);
     let (orders, ordered) = mpsc::channel(1);
     let shared = Arc::new(Shared::default());
-    let group = Group { name: config.group.clone(), brokers: config.brokers.clone(), orders, closing, closed };
+    let group = Group {
+        name: config.group.clone(),
+        brokers: config.brokers.clone(),
+        config: config.clone(),
+        orders,
+        closing,
+        closed,
+    };
+    let offsets = GroupOffsets { move_command: Some(start::move_command(&config)) };
     let outlet = Outlet::new(events, asked_to_close);
     let committing = shared.clone();
     std::thread::Builder::new()
@@ -60,7 +68,7 @@ pub fn start(config: KafkaConfig, capacity: usize) -> Result<Source, SourceError
             ended.send_replace(true);
         })
         .map_err(unable)?;
-    Ok(Source { events: receiver, offsets: Box::new(group) })
+    Ok(Source { events: receiver, offsets: Box::new(group), group: offsets })
 }
 
 /// What the threads that read and commit share.
@@ -154,8 +162,9 @@ impl Search<'_> {
     fn ask(&self) -> Result<(Vec<Topic>, Option<Ends>), SourceError> {
         let existing = client::list(&self.client, self.config, PATIENCE)?;
         let topics = topics::select(&self.config.topics, &existing, &self.config.brokers)?;
-        let ends = match self.config.bounded {
+        let ends = match &self.config.bounded {
             None => None,
+            Some(Bound::At(ends)) => Some((**ends).clone()),
             Some(Bound::LastStable) => Some(
                 start::ends(&self.client, self.config, &topics)
                     .map_err(|error| client::explain(&self.client, self.config, error))?,

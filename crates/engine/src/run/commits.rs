@@ -9,44 +9,47 @@ use settle_core::position::{Offset, Partition};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::source::{OffsetStore, SourceError, SourceFailure};
+use crate::source::{CommitPoint, OffsetStore, SourceError, SourceFailure};
 
 /// Rest after a store that was away.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-type Offsets = Vec<(Partition, Offset)>;
-
 /// A commit that the store is at.
 struct Running {
-    offsets: Offsets,
+    points: Vec<CommitPoint>,
     task: JoinHandle<Result<(), SourceError>>,
 }
 
 pub(super) struct Commits {
     store: Arc<dyn OffsetStore>,
-    pending: BTreeMap<Partition, Offset>,
+    pending: BTreeMap<Partition, (Offset, String)>,
     running: Option<Running>,
     /// The store was away: not before this.
     retry_at: Option<Instant>,
     committed: BTreeMap<String, Offset>,
+    /// Partitions of which this process stored its first offset since it was last asked.
+    first_stored: Vec<Partition>,
 }
 
 impl Commits {
-    pub(super) fn new(store: Box<dyn OffsetStore>) -> Self {
+    pub(super) fn new(store: Arc<dyn OffsetStore>) -> Self {
         Self {
-            store: store.into(),
+            store,
             pending: BTreeMap::new(),
             running: None,
             retry_at: None,
             committed: BTreeMap::new(),
+            first_stored: Vec::new(),
         }
     }
 
-    /// Adds offsets that the ledger released.
-    pub(super) fn add(&mut self, offsets: Offsets) {
-        for (partition, offset) in offsets {
-            let known = self.pending.entry(partition).or_insert(offset);
-            *known = offset.max(*known);
+    /// Adds offsets that may be committed, with what is to be kept beside them.
+    pub(super) fn add(&mut self, points: Vec<CommitPoint>) {
+        for CommitPoint { partition, offset, metadata } in points {
+            let known = self.pending.entry(partition).or_insert((offset, String::new()));
+            if offset >= known.0 {
+                *known = (offset, metadata);
+            }
         }
     }
 
@@ -55,10 +58,11 @@ impl Commits {
         if self.running.is_some() || self.pending.is_empty() || self.retry_at.is_some_and(|at| Instant::now() < at) {
             return;
         }
-        let offsets: Offsets = std::mem::take(&mut self.pending).into_iter().collect();
-        let (store, committing) = (self.store.clone(), offsets.clone());
+        let point = |(partition, (offset, metadata))| CommitPoint { partition, offset, metadata };
+        let points: Vec<CommitPoint> = std::mem::take(&mut self.pending).into_iter().map(point).collect();
+        let (store, committing) = (self.store.clone(), points.clone());
         let task = tokio::spawn(async move { store.commit(&committing).await });
-        self.running = Some(Running { offsets, task });
+        self.running = Some(Running { points, task });
     }
 
     /// Waits for a commit to end; for ever where none is running. A store that is away is tried
@@ -73,24 +77,35 @@ impl Commits {
             return std::future::pending().await;
         };
         let ended = (&mut running.task).await;
-        let offsets = self.running.take().map(|running| running.offsets).unwrap_or_default();
+        let points = self.running.take().map(|running| running.points).unwrap_or_default();
         let result = ended.map_err(|e| {
             SourceError::new(SourceFailure::Contract, format!("the commit of offsets ended without an answer ({e})"))
         })?;
         match result {
             Ok(()) => {
-                let named = offsets.into_iter().map(|(partition, offset)| (partition.to_string(), offset));
-                self.committed.extend(named);
+                for CommitPoint { partition, offset, .. } in points {
+                    if self.committed.insert(partition.to_string(), offset).is_none() {
+                        self.first_stored.push(partition);
+                    }
+                }
                 Ok(())
             }
             Err(error) if error.kind == SourceFailure::Unreachable => {
                 tracing::warn!(error = %error, "offsets could not be committed, trying again");
-                self.add(offsets);
+                for point in points {
+                    // What was added meanwhile is newer.
+                    self.pending.entry(point.partition).or_insert((point.offset, point.metadata));
+                }
                 self.retry_at = Some(Instant::now() + RETRY_AFTER);
                 Ok(())
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Partitions of which this process stored its first offset since it was last asked.
+    pub(super) fn take_first_stored(&mut self) -> Vec<Partition> {
+        std::mem::take(&mut self.first_stored)
     }
 
     /// Commits everything that is pending and waits for it.
@@ -106,7 +121,7 @@ impl Commits {
 
     /// True if an offset of these partitions is not committed yet.
     pub(super) fn holds(&self, partitions: &[Partition]) -> bool {
-        let running = self.running.iter().flat_map(|running| &running.offsets).map(|(partition, _)| partition);
+        let running = self.running.iter().flat_map(|running| &running.points).map(|point| &point.partition);
         self.pending.keys().chain(running).any(|partition| partitions.contains(partition))
     }
 

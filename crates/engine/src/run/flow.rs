@@ -1,22 +1,26 @@
 //! The loop itself: one `select!` says what happened, one `match` decides.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use settle_core::batch::Batch;
 use settle_core::position::Partition;
-use settle_core::sink::PlacedPartition;
+use settle_core::sink::{Pending, PlacedPartition};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::attempts::Patience;
 use super::commits::Commits;
 use super::line::Line;
+use super::passed::Passing;
 use super::progress::{self, Show};
 use super::report::{End, Report};
 use super::writer::{self, Applied, Order};
 use super::{Destination, Ended, Options, RunError, gap};
 use crate::config::Target;
 use crate::shutdown::{Request, Shutdown};
-use crate::source::{Assignment, Source, SourceError, SourceEvent, SourceFailure};
+use crate::source::{Assignment, GroupOffsets, OffsetStore, Source, SourceError, SourceEvent, SourceFailure};
 
 /// Runs the pipeline from `source` to `sink` until it ends.
 pub async fn run(
@@ -35,9 +39,14 @@ pub async fn run(
     let mut line = Line::new(options.limits, options.lone_tombstones, options.max_messages, target);
     line.sets_aside = destination.dead_letters.is_some();
     let writer = tokio::spawn(writer::write(destination, order_queue, proof_sender, show.pause, patience));
+    let store: Arc<dyn OffsetStore> = source.offsets.into();
     let mut run = Run {
         line,
-        commits: Commits::new(source.offsets),
+        passing: Passing::new(store.clone()),
+        finishing: Vec::new(),
+        commits: Commits::new(store),
+        group: source.group,
+        known_to_sink: BTreeMap::new(),
         events: source.events,
         orders,
         proofs,
@@ -65,6 +74,7 @@ enum Happened {
     Stop,
     Proof(Option<Applied>),
     Committed(Result<(), SourceError>),
+    Passed(Vec<Pending>),
     Source(Option<SourceEvent>),
     Due,
     Idle,
@@ -79,6 +89,14 @@ pub(super) struct Revoking {
 pub(super) struct Run {
     pub(super) line: Line,
     pub(super) commits: Commits,
+    /// What is done when everything has passed it.
+    pub(super) passing: Passing,
+    /// What the destination is doing of that.
+    pub(super) finishing: Vec<oneshot::Receiver<u64>>,
+    /// Where the group's offsets are kept.
+    pub(super) group: GroupOffsets,
+    /// Partitions held or once held; true where the destination knows that the group has offsets.
+    pub(super) known_to_sink: BTreeMap<Partition, (PlacedPartition, bool)>,
     pub(super) events: mpsc::Receiver<SourceEvent>,
     pub(super) orders: mpsc::Sender<Order>,
     pub(super) proofs: mpsc::Receiver<Applied>,
@@ -108,7 +126,15 @@ impl Run {
             match self.next().await {
                 Happened::Stop => return Ok(End::Interrupted),
                 Happened::Proof(applied) => self.settle(applied)?,
-                Happened::Committed(result) => result.map_err(RunError::Source)?,
+                Happened::Committed(result) => {
+                    result.map_err(RunError::Source)?;
+                    self.tell_stored().await?;
+                }
+                Happened::Passed(passed) => {
+                    if let Some(answer) = self.finish_passed(passed).await? {
+                        self.finishing.push(answer);
+                    }
+                }
                 Happened::Source(event) => self.on_source(event).await?,
                 Happened::Due => {}
                 Happened::Idle => return Ok(End::Idle),
@@ -136,6 +162,7 @@ impl Run {
             () = self.shutdown.at_least(Request::Drain) => Happened::Stop,
             applied = self.proofs.recv() => Happened::Proof(applied),
             result = self.commits.next() => Happened::Committed(result),
+            passed = self.passing.next() => Happened::Passed(passed),
             event = self.events.recv(), if takes => Happened::Source(event),
             () = at(due) => Happened::Due,
             () = at(idle), if takes => Happened::Idle,
@@ -148,6 +175,7 @@ impl Run {
     async fn advance(&mut self) -> Result<(), RunError> {
         loop {
             let fed = self.line.feed(self.now_ms());
+            self.plan_sweeps().await?;
             while let Some(batch) = self.line.next_batch(self.now_ms()) {
                 self.hand_over(Order::Apply(Box::new(batch))).await?;
             }
@@ -194,8 +222,42 @@ impl Run {
         self.writer_ended |= result.is_err();
         let (batch, proof) = result?;
         self.report.bury(buried);
+        self.wait_for_truncates(&batch);
         self.commits.add(self.line.settle(&batch, proof));
         Ok(())
+    }
+
+    /// Rows from before a truncate may still come from other partitions.
+    fn wait_for_truncates(&mut self, batch: &Batch) {
+        for truncate in batch.truncates() {
+            let topic = truncate.record.partition.topic.clone();
+            if let Some(topic_id) = self.line.topic_id(&topic) {
+                self.passing.wait_for(Pending::Truncate { topic, topic_id, version: truncate.version });
+            }
+        }
+    }
+
+    /// Has the destination remember sweeps before the snapshots' rows are acknowledged.
+    async fn plan_sweeps(&mut self) -> Result<(), RunError> {
+        for sweep in std::mem::take(&mut self.line.sweeps) {
+            let Some(topic_id) = self.line.topic_id(&sweep.topic) else { continue };
+            self.passing.wait_for(Pending::Sweep(topic_id, sweep.clone()));
+            self.hand_over(Order::Plan(topic_id, sweep)).await?;
+        }
+        Ok(())
+    }
+
+    /// Has the destination do what everything has passed. Gives the answer to wait for.
+    pub(super) async fn finish_passed(
+        &mut self,
+        passed: Vec<Pending>,
+    ) -> Result<Option<oneshot::Receiver<u64>>, RunError> {
+        if passed.is_empty() {
+            return Ok(None);
+        }
+        let (reply, answer) = oneshot::channel();
+        self.hand_over(Order::Finish(passed, reply)).await?;
+        Ok(Some(answer))
     }
 
     async fn on_source(&mut self, event: Option<SourceEvent>) -> Result<(), RunError> {
@@ -259,7 +321,7 @@ impl Run {
             parts.push(PlacedPartition { topic_id, partition: assignment.partition.clone() });
         }
         let (reply, mut answer) = oneshot::channel();
-        self.hand_over(Order::Open(parts, reply)).await?;
+        self.hand_over(Order::Open(parts.clone(), reply)).await?;
         // Batches in flight are proven meanwhile: the writer works in order, and its proofs have
         // bounded room.
         let places = loop {
@@ -272,7 +334,14 @@ impl Run {
                 applied = self.proofs.recv() => self.settle(applied)?,
             }
         };
-        gap::refuse(&assignments, &places)?;
+        gap::refuse(&assignments, &places, &self.group)?;
+        for pending in &places.pending {
+            self.passing.wait_for(pending.clone());
+        }
+        for part in parts {
+            let knows = places.wrote(part.topic_id, &part.partition);
+            self.known_to_sink.insert(part.partition.clone(), (part, knows));
+        }
         self.report.assigned += assignments.len() as u64;
         self.away_since = None;
         self.quiet_since = Instant::now();
@@ -280,6 +349,27 @@ impl Run {
         self.line.assign(assignments, &places);
         self.caught_up = false;
         Ok(())
+    }
+
+    /// Has the destination remember of which partitions the group has offsets, so that a group that
+    /// lost them is noticed. Gives the answer to wait for, if there is anything to remember.
+    pub(super) async fn tell_stored(&mut self) -> Result<Option<oneshot::Receiver<()>>, RunError> {
+        let mut parts = Vec::new();
+        let stored = self.commits.take_first_stored();
+        // What lies beside a capture, or nowhere, cannot be lost unseen.
+        for partition in stored.into_iter().filter(|_| self.group.move_command.is_some()) {
+            if let Some((part, knows)) = self.known_to_sink.get_mut(&partition)
+                && !std::mem::replace(knows, true)
+            {
+                parts.push(part.clone());
+            }
+        }
+        if parts.is_empty() {
+            return Ok(None);
+        }
+        let (reply, answer) = oneshot::channel();
+        self.hand_over(Order::Stored(parts, reply)).await?;
+        Ok(Some(answer))
     }
 
     /// Lets go of revoked partitions. Nothing is waited for here: the loop must hear of a stop, and

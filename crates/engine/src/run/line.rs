@@ -5,23 +5,27 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use settle_core::batch::Batch;
 use settle_core::fold::{Fold, Limits};
-use settle_core::lane::{Fed, Lane, LoneTombstones};
+use settle_core::lane::{Fed, Lane, LoneTombstones, Past};
 use settle_core::ledger::Ledger;
-use settle_core::position::{Offset, Partition};
+use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::record::Record;
-use settle_core::sink::{Durable, Places};
+use settle_core::sink::{Durable, Places, Sweep};
 use settle_core::tally::Tally;
 
 use super::RunError;
+use super::ghosts::Ghosts;
 use super::owners::Owners;
 use crate::config::Target;
-use crate::source::{Assignment, Chunk};
+use crate::source::{Assignment, Chunk, CommitPoint};
 
 /// Batches handed to the writer and not yet proven: one being applied, one waiting.
 const MAX_IN_FLIGHT: usize = 2;
 
 struct Slot {
     lane: Lane,
+    topic_id: Option<TopicId>,
+    /// Partitions of the topic that the group is known to read.
+    topic_size: u32,
     generation: u64,
     /// The group had committed an offset of it.
     resumed: bool,
@@ -37,12 +41,18 @@ struct Slot {
 pub(super) struct Line {
     slots: BTreeMap<Partition, Slot>,
     owners: Owners,
+    target: Target,
+    pub(super) ghosts: Ghosts,
+    /// Sweeps to be planned before the next batch is handed over.
+    pub(super) sweeps: Vec<Sweep>,
     /// Greatest next offset ever read here, per partition: survives revocations.
     high: BTreeMap<Partition, Offset>,
     fold: Fold,
     ledger: Ledger,
     /// Records fetched, waiting for room.
     backlog: VecDeque<Record>,
+    /// What is to be kept with the end of each span that may be committed.
+    standings: BTreeMap<(Partition, Offset), String>,
     /// An event that may not join the batch being gathered.
     held: Option<(Partition, Offset, Fed)>,
     in_flight: usize,
@@ -69,12 +79,16 @@ impl Line {
         target: Target,
     ) -> Self {
         Self {
-            owners: Owners::new(target),
+            owners: Owners::new(target.clone()),
+            target,
+            ghosts: Ghosts::default(),
+            sweeps: Vec::new(),
             slots: BTreeMap::new(),
             high: BTreeMap::new(),
             fold: Fold::new(limits),
             ledger: Ledger::default(),
             backlog: VecDeque::new(),
+            standings: BTreeMap::new(),
             held: None,
             in_flight: 0,
             must_cut: false,
@@ -97,12 +111,25 @@ impl Line {
     /// Takes partitions on, with what the destination knows of their places.
     pub(super) fn assign(&mut self, assignments: Vec<Assignment>, places: &Places) {
         for assignment in assignments {
-            let Assignment { partition, topic_id, start, resumed, generation } = assignment;
+            let Assignment { partition, topic_id, start, resumed, standing, partitions, generation, .. } = assignment;
             let floors = topic_id.map(|id| places.floors_of(id, &partition)).unwrap_or_default();
+            let boundaries = topic_id.map(|id| places.epochs_of(id, &partition)).unwrap_or_default();
+            let marks = standing.map(|standing| standing.marks).unwrap_or_default();
+            let past = Past { floors: &floors, boundaries: &boundaries, marks: &marks };
             let recorded = topic_id.and_then(|id| places.applied_of(id, &partition)).unwrap_or(0);
             let seen = self.high.get(&partition).copied().unwrap_or(0).max(recorded);
-            let lane = Lane::new(partition.clone(), start, &floors, self.lone_tombstones);
-            self.slots.insert(partition, Slot { lane, generation, resumed, seen, ended: false, reached: false });
+            let lane = Lane::behind(partition.clone(), start, past, self.lone_tombstones);
+            let slot = Slot {
+                lane,
+                topic_id,
+                topic_size: partitions,
+                generation,
+                resumed,
+                seen,
+                ended: false,
+                reached: false,
+            };
+            self.slots.insert(partition, slot);
         }
     }
 
@@ -118,6 +145,7 @@ impl Line {
         for partition in partitions {
             self.slots.remove(partition);
             self.ledger.drop_partition(partition);
+            self.standings.retain(|(other, _), _| other != partition);
         }
         if !self.fold.is_empty() {
             self.must_cut = true;
@@ -163,6 +191,9 @@ impl Line {
                 self.must_cut = true;
                 return Ok(());
             }
+            if let Some(sweep) = self.ghosts.follow(&fed.event, fed.full, &self.target) {
+                self.sweeps.push(sweep);
+            }
             self.fold.push(&partition, offset, fed.event, fed.floor, now_ms)?;
             self.count(partition, offset);
         }
@@ -202,6 +233,12 @@ impl Line {
             slot.lane.pass(end);
             self.fold.pass(partition, next, end, now_ms);
         }
+    }
+
+    /// The incarnation of a topic of which partitions are held.
+    pub(super) fn topic_id(&self, topic: &str) -> Option<TopicId> {
+        let slot = self.slots.iter().find(|(partition, _)| *partition.topic == *topic);
+        slot.and_then(|(_, slot)| slot.topic_id)
     }
 
     /// True if there is room for more from the source.
@@ -259,20 +296,31 @@ impl Line {
         let orphans = std::mem::take(&mut self.orphans);
         for span in batch.spans().iter().filter(|span| !orphans.contains(&span.partition)) {
             self.ledger.open(span.clone());
+            if let Some(Slot { lane, topic_id: Some(topic_id), topic_size, .. }) = self.slots.get(&span.partition) {
+                let line = lane.standing(*topic_id, span.end, *topic_size).line();
+                self.standings.insert((span.partition.clone(), span.end), line);
+            }
         }
         self.in_flight += 1;
         Some(batch)
     }
 
-    /// Takes a proof and says what may be committed.
-    pub(super) fn settle(&mut self, batch: &Batch, proof: Durable) -> Vec<(Partition, Offset)> {
+    /// Takes a proof and says what may be committed, and what is to be kept with it.
+    pub(super) fn settle(&mut self, batch: &Batch, proof: Durable) -> Vec<CommitPoint> {
         self.in_flight -= 1;
         self.batches += 1;
         let mut tally = batch.tally();
         tally.applied += proof.outcome.applied;
         tally.stale += proof.outcome.stale;
         self.tally.add(&tally);
-        self.ledger.settle(proof)
+        let ready = self.ledger.settle(proof);
+        ready.into_iter().map(|(partition, offset)| self.commit_point(partition, offset)).collect()
+    }
+
+    fn commit_point(&mut self, partition: Partition, offset: Offset) -> CommitPoint {
+        let metadata = self.standings.remove(&(partition.clone(), offset)).unwrap_or_default();
+        self.standings.retain(|(other, end), _| *other != partition || *end > offset);
+        CommitPoint { partition, offset, metadata }
     }
 
     /// True if nothing of these partitions is gathered or in flight.

@@ -220,6 +220,37 @@ async fn a_value_that_was_not_sent_is_taken_from_the_row_under_its_old_key() {
 }
 
 /// The marker holds no values, and a row whose partition has not been read so far not the last ones.
+/// A connector that was killed sends its last records again, and goes on with new ones.
+#[tokio::test]
+async fn records_that_come_again_with_newer_ones_stand_on_what_was_made_of_them() {
+    staged(async |stage| {
+        let updates = [
+            row("c", 10, 1, r#""n":1,"txt":"long","b":"x""#),
+            row("u", 20, 1, r#""n":2,"txt":UNSENT,"b":"x""#),
+            row("u", 30, 1, r#""n":3,"txt":UNSENT,"b":"x""#),
+            row("u", 40, 1, r#""n":4,"txt":UNSENT,"b":"x""#),
+        ];
+        for (before, again) in [(2, 1), (3, 1), (3, 2)] {
+            clear(stage).await;
+            let (mut sink, mut line) = (stage.sink(declaring(COLUMNS)).await, Log::default());
+            apply(&mut sink, &line.batch(&updates[..before])).await.unwrap();
+            apply(&mut sink, &line.batch(&updates[again..])).await.unwrap();
+            assert_eq!(current(stage).await, ["1\t4\tlong\tx"], "{before} before, again from {again}");
+        }
+        let mut moves = moving().to_vec();
+        moves.push(row("u", 30, 2, r#""n":3,"txt":UNSENT,"b":"y""#).on(1));
+        for again in [1, 2] {
+            clear(stage).await;
+            let (mut sink, mut line) = (stage.sink(declaring(COLUMNS)).await, Log::default());
+            apply(&mut sink, &line.batch(&moves[..1])).await.unwrap();
+            apply(&mut sink, &line.batch(&moves[1..3])).await.unwrap();
+            apply(&mut sink, &line.batch(&moves[again..])).await.unwrap();
+            assert_eq!(current(stage).await, ["2\t3\tlong\ty"], "a key change, again from {again}");
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn without_its_other_half_a_value_that_was_not_sent_is_refused() {
     staged(async |stage| {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use settle_core::position::{Offset, Partition};
+use settle_engine::source::CommitPoint;
 use settle_engine::source::SourceEvent;
 use settle_testkit::kafka as broker;
 use tokio::sync::oneshot;
@@ -84,7 +85,8 @@ impl Instance {
 
     async fn commit(&self, partitions: &[Partition]) {
         let offsets: Vec<_> = partitions.iter().map(|partition| (partition.clone(), self.held[partition].1)).collect();
-        self.reading.offsets.commit(&offsets).await.unwrap();
+        let points: Vec<_> = offsets.iter().map(|(p, offset)| CommitPoint::bare(p.clone(), *offset)).collect();
+        self.reading.offsets.commit(&points).await.unwrap();
         self.seen.lock().unwrap().committed.extend(offsets);
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use settle_core::position::{Offset, Partition};
 use settle_core::record::Record;
+use settle_engine::source::CommitPoint;
 use settle_engine::source::{SourceEvent, SourceFailure};
 use settle_testkit::kafka as broker;
 
@@ -33,7 +34,7 @@ async fn a_second_instance_takes_over_without_losing_or_disturbing_anything() {
     };
     assert_eq!(revoked.len(), 2, "the others stay");
     let next = |partition: &Partition| read.get(partition).and_then(|r| r.last()).map_or(0, |r| r.offset + 1);
-    let offsets: Vec<(Partition, Offset)> = revoked.iter().map(|p| (p.clone(), next(p))).collect();
+    let offsets: Vec<_> = revoked.iter().map(|p| CommitPoint::bare(p.clone(), next(p))).collect();
     first.offsets.commit(&offsets).await.unwrap();
     done.send(()).unwrap();
 
@@ -41,7 +42,7 @@ async fn a_second_instance_takes_over_without_losing_or_disturbing_anything() {
     let taken = second.assigned().await;
     assert_eq!(
         taken.iter().map(|a| (a.partition.clone(), a.start)).collect::<BTreeMap<_, _>>(),
-        offsets.iter().cloned().collect()
+        offsets.iter().map(|point| (point.partition.clone(), point.offset)).collect()
     );
     assert!(taken.iter().all(|a| a.resumed));
     let mut of_second: BTreeMap<Partition, Vec<Record>> = BTreeMap::new();

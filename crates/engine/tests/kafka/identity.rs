@@ -25,7 +25,8 @@ async fn the_topic_id_is_the_one_another_client_sees() {
 async fn a_topic_made_anew_while_it_is_read_stops_the_run() {
     let topic = topic("anew", 1, 3).await;
     let before = wire::topic_id(&topic);
-    let mut reading = Reading::start(config(&broker::unique("g"), &[&topic]));
+    let group = broker::unique("g");
+    let mut reading = Reading::start(config(&group, &[&topic]));
     reading.whole(1).await;
     broker::delete_topic(&topic).await;
     broker::create_topic(&topic, 1, &[]).await;
@@ -35,8 +36,12 @@ async fn a_topic_made_anew_while_it_is_read_stops_the_run() {
     assert_eq!(
         error.to_string(),
         format!(
-            "topic {topic} was deleted and made anew while it was read (id {before}, now {after}): its offsets begin \
-             again, so the group's belong to another log; read it under a new group"
+            "topic {topic} was deleted and made anew since group {group} read it (id {before}, now {after}): its offsets \
+             begin again, so the group's belong to another log. Rows of the one before would win or lose by accident: let \
+             a new epoch begin with the new one (settle epoch bump {topic}:0:0), and move the group to its beginning \
+             (kafka-consumer-groups --bootstrap-server {broker} --group {group} --topic {topic} --reset-offsets \
+             --to-earliest --execute)",
+            broker = settle_testkit::services::kafka(),
         )
     );
     reading.close().await;

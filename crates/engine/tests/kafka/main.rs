@@ -4,6 +4,7 @@
 mod churn;
 mod ends;
 mod group;
+mod growth;
 mod identity;
 mod outage;
 mod reading;

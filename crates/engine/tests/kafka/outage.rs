@@ -9,6 +9,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Produc
 use rdkafka::types::RDKafkaRespErr;
 use settle_core::position::Partition;
 use settle_engine::kafka::{KafkaConfig, probe};
+use settle_engine::source::CommitPoint;
 use settle_engine::source::SourceFailure;
 use settle_testkit::kafka as broker;
 
@@ -82,7 +83,8 @@ async fn a_broker_that_goes_and_comes_back_is_told_and_nothing_is_lost() {
 
     cluster.mock.broker_down(1).unwrap();
     assert_eq!(reading.away().await.kind, SourceFailure::Unreachable);
-    let unable = tokio::time::timeout(LIMIT, reading.offsets.commit(&[(partition.clone(), 3)])).await.unwrap();
+    let unable =
+        tokio::time::timeout(LIMIT, reading.offsets.commit(&[CommitPoint::bare(partition.clone(), 3)])).await.unwrap();
     assert_eq!(unable.unwrap_err().kind, SourceFailure::Unreachable);
 
     cluster.mock.broker_up(1).unwrap();

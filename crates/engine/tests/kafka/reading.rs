@@ -7,6 +7,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use settle_core::position::Partition;
 use settle_core::record::Header;
 use settle_engine::kafka::KafkaConfig;
+use settle_engine::source::CommitPoint;
 use settle_engine::source::SourceEvent;
 use settle_testkit::kafka as broker;
 use settle_testkit::services;
@@ -73,7 +74,11 @@ async fn a_commit_never_lowers_an_offset() {
     reading.whole(2).await;
     reading.commit(&partition, 7).await;
     let other = Partition::new(&*topic, 1);
-    reading.offsets.commit(&[(partition.clone(), 5), (other.clone(), 0)]).await.unwrap();
+    reading
+        .offsets
+        .commit(&[CommitPoint::bare(partition.clone(), 5), CommitPoint::bare(other.clone(), 0)])
+        .await
+        .unwrap();
     assert_eq!(committed(&group, &topic, 0).await, Some(7));
     // The beginning is an offset like others where none was committed.
     assert_eq!(committed(&group, &topic, 1).await, Some(0));

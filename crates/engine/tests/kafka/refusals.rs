@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use settle_core::epoch::Epoch;
+use settle_core::position::TopicId;
+use settle_core::standing::Standing;
 use settle_engine::kafka;
-use settle_engine::source::SourceFailure;
+use settle_engine::source::{CommitPoint, SourceFailure};
 use settle_testkit::kafka as broker;
 use settle_testkit::services;
 
@@ -55,8 +58,60 @@ async fn an_offset_beyond_the_log() {
     assert_eq!(
         message,
         "group GROUP is to read TOPIC:0 from offset 11, but the log ends at 10: the topic was made anew or truncated, \
-         so the group's offsets belong to another log. Read it under a new group, or move this one to the beginning \
-         (kafka-consumer-groups --bootstrap-server BROKER --group GROUP --topic TOPIC:0 --reset-offsets --to-earliest \
+         so the group's offsets belong to another log. Rows of the one before would win or lose by accident: let a new \
+         epoch begin with the new one (settle epoch bump TOPIC:0:0), and move the group to its beginning \
+         (kafka-consumer-groups --bootstrap-server BROKER --group GROUP --topic TOPIC --reset-offsets --to-earliest \
+         --execute)"
+    );
+    reading.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_offset_beyond_the_log_of_a_topic_that_is_known_to_be_the_same() {
+    let topic = topic("cut", 1, 10).await;
+    let group = broker::unique("g");
+    let mut reading = Reading::start(config(&group, &[&topic]));
+    let assigned = reading.assigned().await.remove(0);
+    let standing = |id| Standing { topic_id: id, offset: 11, partitions: 1, epoch: Epoch::FIRST, marks: Vec::new() };
+    let point = |id| CommitPoint { partition: assigned.partition.clone(), offset: 11, metadata: standing(id).line() };
+    reading.offsets.commit(&[point(assigned.topic_id.unwrap())]).await.unwrap();
+    reading.close().await;
+    let mut reading = Reading::start(config(&group, &[&topic]));
+    let (kind, message) = refusal(&mut reading, &[(&topic, "TOPIC"), (&group, "GROUP")]).await;
+    assert_eq!(kind, SourceFailure::Contract);
+    assert_eq!(
+        message,
+        "group GROUP is to read TOPIC:0 from offset 11, but the log ends at 10: the topic is the one that it read, so the \
+         broker lost the end of its log, or a tool moved the group. To go on, move the group to the end of the log \
+         (kafka-consumer-groups --bootstrap-server BROKER --group GROUP --topic TOPIC:0 --reset-offsets --to-offset 10 \
+         --execute); rows that changed in what was lost are right again after a new snapshot"
+    );
+    reading.close().await;
+}
+
+/// What is kept with an offset names the topic, whatever the broker keeps when one is deleted.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_offset_of_another_topic_of_the_same_name() {
+    let topic = topic("another", 2, 10).await;
+    let group = broker::unique("g");
+    let mut reading = Reading::start(config(&group, &[&topic]));
+    let assigned = reading.assigned().await.remove(0);
+    let former = TopicId::of_first_line(&topic, b"former");
+    let standing = Standing { topic_id: former, offset: 3, partitions: 2, epoch: Epoch::FIRST, marks: Vec::new() };
+    let point = CommitPoint { partition: assigned.partition.clone(), offset: 3, metadata: standing.line() };
+    reading.offsets.commit(&[point]).await.unwrap();
+    reading.close().await;
+    let mut reading = Reading::start(config(&group, &[&topic]));
+    let (former, now) = (former.to_string(), assigned.topic_id.unwrap().to_string());
+    let names = [(&*topic, "TOPIC"), (&group, "GROUP"), (&former, "FORMER"), (&now, "NOW")];
+    let (kind, message) = refusal(&mut reading, &names).await;
+    assert_eq!(kind, SourceFailure::Contract);
+    assert_eq!(
+        message,
+        "topic TOPIC was deleted and made anew since group GROUP read it (id FORMER, now NOW): its offsets begin again, so \
+         the group's belong to another log. Rows of the one before would win or lose by accident: let a new epoch begin \
+         with the new one (settle epoch bump TOPIC:0:0 TOPIC:1:0), and move the group to its beginning \
+         (kafka-consumer-groups --bootstrap-server BROKER --group GROUP --topic TOPIC --reset-offsets --to-earliest \
          --execute)"
     );
     reading.close().await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use settle_core::position::{Offset, Partition};
 use settle_core::record::Record;
 use settle_engine::kafka::{self, Bound, KafkaConfig, REVOKE_DEADLINE};
-use settle_engine::source::{Assignment, OffsetStore, Source, SourceError, SourceEvent};
+use settle_engine::source::{Assignment, CommitPoint, OffsetStore, Source, SourceError, SourceEvent};
 use settle_testkit::kafka as broker;
 use settle_testkit::services;
 use tokio::sync::{mpsc, oneshot};
@@ -98,7 +98,7 @@ impl Reading {
     }
 
     pub fn start_with(config: KafkaConfig, capacity: usize) -> Self {
-        let Source { events, offsets } = kafka::start(config, capacity).unwrap();
+        let Source { events, offsets, .. } = kafka::start(config, capacity).unwrap();
         Self { events, offsets }
     }
 
@@ -218,7 +218,7 @@ impl Reading {
     }
 
     pub async fn commit(&self, partition: &Partition, offset: Offset) {
-        self.offsets.commit(&[(partition.clone(), offset)]).await.unwrap();
+        self.offsets.commit(&[CommitPoint::bare(partition.clone(), offset)]).await.unwrap();
     }
 
     /// Leaves the group.

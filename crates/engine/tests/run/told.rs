@@ -9,13 +9,16 @@ use settle_core::batch::Batch;
 use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::record::Record;
 use settle_core::sink::{
-    BoxFuture, Durable, FailureKind, Guarantee, Outcome, PlacedPartition, Places, Sink, SinkError,
+    BoxFuture, Durable, FailureKind, Guarantee, Outcome, Pending, PlacedPartition, Places, Sink, SinkError, Sweep,
 };
 use settle_engine::config::Target;
 use settle_engine::run::progress::Watch;
 use settle_engine::run::{Ended, Options, progress, run};
 use settle_engine::shutdown::{self, Stopper};
-use settle_engine::source::{Assignment, Chunk, OffsetStore, Source, SourceError, SourceEvent, SourceFailure};
+use settle_engine::source::{
+    Assignment, Chunk, CommitPoint, GroupOffsets, OffsetStore, PartitionProgress, Source, SourceError, SourceEvent,
+    SourceFailure,
+};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -38,7 +41,7 @@ impl Told {
         let offsets = OffsetsHandle::default();
         let (stopper, shutdown) = shutdown::channel();
         let (show, watch) = progress::channel();
-        let source = Source { events: receiver, offsets: Box::new(offsets.clone()) };
+        let source = Source { events: receiver, offsets: Box::new(offsets.clone()), group: GroupOffsets::default() };
         let task = tokio::spawn(run(source, Box::new(sink.clone()), Target::default(), options, show, shutdown));
         Self { events, sink, offsets, stopper, watch, task: Some(task) }
     }
@@ -90,7 +93,7 @@ pub fn partition(number: i32) -> Partition {
 
 pub fn assignment(number: i32, generation: u64) -> Assignment {
     let topic_id = Some(TopicId::of_first_line("t", b"line"));
-    Assignment { partition: partition(number), topic_id, start: 0, resumed: false, generation }
+    Assignment::plain(partition(number), topic_id, 0, false, generation)
 }
 
 pub fn end_of(number: i32, generation: u64, end: Offset) -> SourceEvent {
@@ -201,6 +204,18 @@ impl Sink for SinkHandle {
             Ok(Durable::mint(batch, Outcome { applied: batch.row_count() as u64, stale: 0 }))
         })
     }
+
+    fn plan<'a>(&'a mut self, _: TopicId, _: &'a Sweep) -> BoxFuture<'a, Result<(), SinkError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn finish<'a>(&'a mut self, _: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>> {
+        Box::pin(async { Ok(0) })
+    }
+
+    fn stored<'a>(&'a mut self, _parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
 /// Offsets as they were committed, in order.
@@ -240,16 +255,22 @@ impl OffsetsHandle {
 }
 
 impl OffsetStore for OffsetsHandle {
-    fn commit<'a>(&'a self, offsets: &'a [(Partition, Offset)]) -> BoxFuture<'a, Result<(), SourceError>> {
+    fn commit<'a>(&'a self, offsets: &'a [CommitPoint]) -> BoxFuture<'a, Result<(), SourceError>> {
         Box::pin(async move {
             let mut failures = self.0.failures.lock().unwrap();
             if *failures > 0 {
                 *failures -= 1;
                 return Err(SourceError::new(SourceFailure::Unreachable, "told to fail"));
             }
-            self.0.committed.send_modify(|all| all.extend(offsets.iter().map(|(p, offset)| (p.number, *offset))));
+            self.0
+                .committed
+                .send_modify(|all| all.extend(offsets.iter().map(|point| (point.partition.number, point.offset))));
             Ok(())
         })
+    }
+
+    fn progress<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<Vec<PartitionProgress>>, SourceError>> {
+        Box::pin(async { Ok(None) })
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -54,6 +54,31 @@ fn a_value_that_was_not_sent_is_taken_from_the_row_under_its_old_key() {
     }
 }
 
+/// A connector that was killed sends its last records again, and goes on with new ones.
+#[test]
+fn records_that_come_again_with_newer_ones_stand_on_what_was_made_of_them() {
+    let mut log = Log::of("t");
+    log.add(0, "c", 5, &json!({"id": 1, "n": 0, "body": "long"}), &[]);
+    log.add(0, "u", 10, &json!({"id": 1, "n": 1, "body": UNSENT}), &[]);
+    log.add(0, "d", 20, &json!({"id": 1}), &[("__debezium.newkey", json!({"id": 2}))]);
+    log.add(1, "c", 20, &json!({"id": 2, "n": 2, "body": UNSENT}), &[("__debezium.oldkey", json!({"id": 1}))]);
+    log.add(1, "u", 30, &json!({"id": 2, "n": 3, "body": UNSENT}), &[]);
+    for target in [target(), soft()] {
+        // What was applied, in batches, and where the log begins again.
+        for (before, again) in [(&[2][..], 1), (&[1, 4], 1), (&[1, 4], 2), (&[1, 4], 3), (&[4], 1)] {
+            let database = Database::new();
+            let mut from = 0;
+            for &to in before {
+                apply_all(&database, &target, &log.records[from..to], 9);
+                from = to;
+            }
+            apply_all(&database, &target, &log.records[again..], 9);
+            let rows: Vec<_> = database.rows("t").into_iter().filter(|row| row["id"].as_deref() == Some("2")).collect();
+            assert_eq!(rows, [row(&[("id", "2"), ("n", "3"), ("body", "long")])], "{before:?}, again from {again}");
+        }
+    }
+}
+
 #[test]
 fn a_row_marked_deleted_by_the_key_change_still_holds_the_value() {
     let log = moving(UNSENT);

@@ -23,16 +23,36 @@ pub fn other_connector(case: &Case, sink: Sink) -> Outcome {
     Ok(verdict)
 }
 
-/// B13, B16: the log began anew with lower positions.
+/// B13, B16: the log began anew with lower positions. Nothing of it is applied before somebody says
+/// that it is a new one; then everything is.
 pub fn new_log(case: &Case, sink: Sink) -> Outcome {
     let mut stand = Stand::of(case, sink);
     stand.configure();
-    stand.feed(case.entries());
+    let entries = case.entries();
+    let (topic, first) = (entries[1].topic.clone(), entries[1].offset);
+    stand.feed(entries);
     let ran = stand.run(&["--until-end"]);
-    match refused(&ran, &["record", ":1", "epoch"]) {
-        Ok(verdict) => Ok(verdict),
-        Err(_) => Ok(Verdict::Part(2, "new logs are told from re-sends, and epochs".into())),
+    let place = format!("{topic}:0:{first}");
+    refused(&ran, &[&format!("record {place}"), "began anew", &format!("settle epoch bump {place}")])?;
+    if stand.committed(&topic, 0) != Some(first) {
+        return Err(format!("committed {:?} where the new log begins at {first}", stand.committed(&topic, 0)));
     }
+    let (code, said) = stand.command(&["epoch", "bump", &place]);
+    if code != 0 || !said.contains(&format!("epoch 1 begins at {place}")) {
+        return Err(format!("epoch bump: exit {code}: {said}"));
+    }
+    stand.run_to_end()?;
+    let rows =
+        if case.expect["rows"].is_array() { &case.expect["rows"] } else { &case.expect["rows_after_epoch_bump"] };
+    same_rows(rows, &stand.table(target(case)), &case.table.key, true)?;
+    let replay = stand.run(&["--until-end", "--group", "again"]);
+    if replay.code != 0 {
+        return Err(format!("replay: exit {}: {}", replay.code, replay.said));
+    }
+    same_rows(rows, &stand.table(target(case)), &case.table.key, true)?;
+    Ok(Verdict::Pass(
+        "stops where the new log begins; goes on behind `settle epoch bump`, and a replay changes nothing",
+    ))
 }
 
 /// B21: a sorting key that is not the key.

@@ -140,6 +140,35 @@ impl Sample {
         self
     }
 
+    /// At this source time, milliseconds since 1970.
+    #[must_use]
+    pub fn time(mut self, ms: i64) -> Self {
+        self.source = self.source.replace("\"ts_ms\":7", &format!("\"ts_ms\":{ms}"));
+        self
+    }
+
+    /// Without a source time.
+    #[must_use]
+    pub fn without_time(mut self) -> Self {
+        let start = self.source.find("\"ts_ms\":").unwrap();
+        let end = start + self.source[start..].find(',').unwrap() + 1;
+        self.source.replace_range(start..end, "");
+        self
+    }
+
+    /// Read by this snapshot, as `source.snapshot` says it.
+    #[must_use]
+    pub fn snapshot(mut self, word: &str) -> Self {
+        self.source.push_str(&format!(",\"snapshot\":\"{word}\""));
+        self
+    }
+
+    /// Sent by this run of the connector.
+    #[must_use]
+    pub fn run(self, id: &str) -> Self {
+        self.header("__debezium.context.runId", id)
+    }
+
     /// With a header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {

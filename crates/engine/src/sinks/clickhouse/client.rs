@@ -19,6 +19,8 @@ use super::failure::{Doing, ServerError, exception_in};
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 /// Below the server's own keep-alive, so that a request rarely meets a connection it has closed.
 const IDLE_CONNECTION: Duration = Duration::from_secs(2);
+/// How long the rows of a table may take, however long it is.
+const LONG_ANSWER: Duration = Duration::from_secs(24 * 60 * 60);
 const EXCEPTION_CODE: &str = "x-clickhouse-exception-code";
 
 /// A client of one server.
@@ -71,11 +73,71 @@ impl Client {
         })
     }
 
+    /// The number that a query finds, as `found`.
+    pub(crate) async fn number(&self, operation: &str, sql: &str) -> Result<u64, SinkError> {
+        #[derive(serde::Deserialize)]
+        struct Found {
+            found: String,
+        }
+        let sql = format!("SELECT toString(found) AS found FROM ({sql})");
+        let rows: Vec<Found> = self.rows(operation, &sql).await?;
+        let found = rows.first().and_then(|row| row.found.parse().ok());
+        found.ok_or_else(|| unexpected(operation, "an answer that is no number"))
+    }
+
     /// Runs a query that ends with its FORMAT and reads the bytes of its answer; none where they are
     /// more than `limit`.
     pub(crate) async fn fetch(&self, operation: &str, sql: &str, limit: usize) -> Result<Option<Bytes>, SinkError> {
         let parameters = [("wait_end_of_query", "1")];
         self.send_for(operation, Doing::Statement, &parameters, sql.to_owned().into(), limit).await
+    }
+
+    /// Runs a query (without FORMAT) and hands over its rows as JSON arrays, one by one, as they
+    /// come: for answers of any length. An error of the server in the middle of them is a line that
+    /// is no array, and a broken connection is an error of its own, so no end is taken for the end.
+    pub(crate) async fn each_line(
+        &self,
+        operation: &str,
+        sql: &str,
+        each: &mut (dyn FnMut(&str) -> Result<(), SinkError> + Send),
+    ) -> Result<(), SinkError> {
+        let mut url = self.url.clone();
+        url.query_pairs_mut().append_pair("default_format", "JSONCompactEachRow");
+        // The time-out is one of silence here: a long answer may take longer as a whole.
+        let request = self.http.post(url).headers(self.headers.clone()).timeout(LONG_ANSWER).body(sql.to_owned());
+        let mut response = self.in_time(operation, request.send()).await?;
+        let (status, code) = (response.status(), exception_code(response.headers()));
+        if !status.is_success() || code.is_some() {
+            let answer = self.read(operation, response, MAX_ANSWER_BYTES).await?;
+            let answer = answer.as_deref().map(String::from_utf8_lossy).unwrap_or_default().into_owned();
+            return Err(refusal(operation, Doing::Statement, status, code, answer, &self.url));
+        }
+        let mut pending = BytesMut::new();
+        let mut take = |line: &[u8]| match std::str::from_utf8(line) {
+            Ok(line) if line.trim().is_empty() => Ok(()),
+            Ok(line) if line.starts_with('[') => each(line),
+            // Text that is no UTF-8 is sent as it is.
+            Err(_) if line.starts_with(b"[") => each(&String::from_utf8_lossy(line)),
+            _ => {
+                let line = String::from_utf8_lossy(line);
+                Err(match exception_in(&line) {
+                    Some(error) => {
+                        ServerError { behind_ok: true, ..error }.into_sink_error(operation, Doing::Statement)
+                    }
+                    None => unexpected(operation, "an answer that is no list of rows"),
+                })
+            }
+        };
+        while let Some(chunk) = self.in_time(operation, response.chunk()).await? {
+            pending.extend_from_slice(&chunk);
+            while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
+                take(&pending.split_to(end + 1))?;
+            }
+            if pending.len() > MAX_ANSWER_BYTES {
+                return Err(unexpected(operation, "a row without an end"));
+            }
+        }
+        take(&pending)
     }
 
     /// Runs a statement that returns nothing. `ON CLUSTER` returns a list of hosts, which is not read.
@@ -134,6 +196,21 @@ impl Client {
         }
         let answer = answer.as_deref().map(String::from_utf8_lossy).unwrap_or_default().into_owned();
         Err(refusal(operation, doing, status, code, answer, &self.url))
+    }
+
+    /// Waits for a part of an answer.
+    async fn in_time<T>(
+        &self,
+        operation: &str,
+        part: impl Future<Output = reqwest::Result<T>>,
+    ) -> Result<T, SinkError> {
+        match tokio::time::timeout(Duration::from_millis(self.timeout_ms), part).await {
+            Ok(part) => part.map_err(|e| self.no_answer(operation, e)),
+            Err(_) => {
+                let context = format!("{} sent nothing for {} ms", address(&self.url), self.timeout_ms);
+                Err(SinkError::new(FailureKind::Unreachable, operation, context))
+            }
+        }
     }
 
     /// The whole answer; none where it is longer than `limit`.

@@ -51,6 +51,8 @@ pub struct ClickHouseConfig {
     pub cluster: Option<String>,
     /// Further settings sent with every request.
     pub settings: BTreeMap<String, String>,
+    /// The pipeline's consumer group.
+    pub group: String,
 }
 
 impl ClickHouseConfig {
@@ -64,6 +66,7 @@ impl ClickHouseConfig {
             request_timeout_ms: 120_000,
             cluster: None,
             settings: BTreeMap::new(),
+            group: String::new(),
         }
     }
 

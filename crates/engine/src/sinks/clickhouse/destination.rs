@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use settle_core::batch::TableRows;
 use settle_core::change::TableName;
+use settle_core::epoch::Epoch;
 use settle_core::schema::RowSchema;
 use settle_core::sink::{FailureKind, SinkError};
 use settle_core::version::Version;
@@ -294,7 +295,7 @@ pub(crate) async fn outranking(
     max_epoch: u8,
 ) -> Result<Option<Finding>, SinkError> {
     let version = identifier(&naming.meta().version);
-    let Some(next) = max_epoch.checked_add(1).filter(|next| *next < 128) else { return Ok(None) };
+    let Ok(next) = Epoch::new(u64::from(max_epoch) + 1) else { return Ok(None) };
     let least = Version::default().with_epoch(next).as_u128();
     let sql = format!(
         "SELECT toString({version}) AS settle_found FROM {} WHERE {version} >= toUInt128('{least}') \

@@ -28,7 +28,7 @@ use crate::owner::Owner;
 pub(crate) const TABLE: &str = "settle_meta";
 const KIND_SCHEME: &str = "scheme";
 const KIND_FLOOR: &str = "floor";
-const KIND_EPOCH: &str = "epoch";
+pub(crate) const KIND_EPOCH: &str = "epoch";
 const KIND_TABLE: &str = "table";
 /// The topic id of facts that belong to no topic.
 const NO_TOPIC: &str = "00000000-0000-0000-0000-000000000000";
@@ -173,7 +173,8 @@ impl Meta {
         }
     }
 
-    async fn read_floors(
+    /// The floors of `parts`.
+    pub(crate) async fn read_floors(
         &mut self,
         client: &Client,
         parts: &[PlacedPartition],

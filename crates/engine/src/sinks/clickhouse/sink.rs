@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashSet};
 use settle_core::batch::Batch;
 use settle_core::position::TopicId;
 use settle_core::sink::{
-    BoxFuture, Durable, FailureKind, Guarantee, Outcome, PlacedPartition, Places, Sink, SinkError,
+    BoxFuture, Durable, FailureKind, Guarantee, Outcome, Pending, PlacedPartition, Places, Sink, SinkError, Sweep,
 };
 use settle_core::version::Version;
 
@@ -19,7 +19,9 @@ use super::holds::HoldFacts;
 use super::meta::Meta;
 use super::server::Server;
 use super::truncates;
+use super::{standings, sweeps};
 use crate::config::{Deletes, Target};
+use crate::epochs::{RecordedEpoch, placed};
 
 /// ClickHouse as a destination.
 pub struct ClickHouse {
@@ -27,6 +29,8 @@ pub struct ClickHouse {
     pub(crate) target: Target,
     pub(crate) meta: Meta,
     holds: HoldFacts,
+    /// The pipeline's consumer group.
+    group: String,
     destination: Destination,
     /// Target tables whose pending DELETE this process has repeated.
     repeated: HashSet<String>,
@@ -48,6 +52,7 @@ impl ClickHouse {
             );
             return Err(super::config::refused(context));
         }
+        let group = config.group.clone();
         let server = Server::new(config)?;
         let meta = Meta::new(&server.database);
         let holds = HoldFacts::new(&server.database);
@@ -56,6 +61,7 @@ impl ClickHouse {
             target,
             meta,
             holds,
+            group,
             destination: Destination::default(),
             repeated: HashSet::new(),
             is_open: false,
@@ -70,8 +76,36 @@ impl ClickHouse {
             tracing::info!(version, database = self.server.database, "connected to ClickHouse");
         }
         self.is_open = true;
-        let holds = self.holds.open(&self.server.client, parts).await?;
-        Ok(Places { floors, holds, ..Places::default() })
+        let client = &self.server.client;
+        let holds = self.holds.open(client, parts).await?;
+        let epochs = placed(&standings::epochs(&self.meta, client).await?, parts);
+        let written = standings::of_group(&self.meta, client, &self.group, parts).await?;
+        let mut pending = sweeps::pending(&self.server, &self.meta, parts).await?;
+        pending.extend(truncates::pending(&self.server, &self.meta, parts).await?);
+        Ok(Places { floors, holds, epochs, written, pending, ..Places::default() })
+    }
+
+    async fn finish_one(&mut self, pending: &Pending) -> Result<u64, SinkError> {
+        match pending {
+            Pending::Sweep(topic_id, sweep) => {
+                sweeps::sweep(&self.server, &self.meta, &self.target, *topic_id, sweep).await
+            }
+            Pending::Truncate { topic_id, version, .. } => {
+                let (id, passed) = (*topic_id, *version);
+                self.finish_pending(|topic_id, version| topic_id == id && version <= passed).await.map(|_| 0)
+            }
+        }
+    }
+
+    /// The epochs recorded. Prepares the database where nothing was written yet.
+    pub async fn epochs(&mut self) -> Result<Vec<RecordedEpoch>, SinkError> {
+        self.open_parts(&[]).await?;
+        standings::epochs(&self.meta, &self.server.client).await
+    }
+
+    /// Records where epochs begin.
+    pub async fn record_epochs(&mut self, epochs: &[RecordedEpoch]) -> Result<(), SinkError> {
+        standings::record(&self.meta, &self.server.client, epochs).await
     }
 
     /// Carries out for the last time the truncates whose position everything has passed, as `passed`
@@ -138,5 +172,17 @@ impl Sink for ClickHouse {
 
     fn apply<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Durable, SinkError>> {
         Box::pin(self.apply_batch(batch))
+    }
+
+    fn plan<'a>(&'a mut self, topic_id: TopicId, sweep: &'a Sweep) -> BoxFuture<'a, Result<(), SinkError>> {
+        Box::pin(sweeps::plan(&self.server, &self.meta, topic_id, sweep))
+    }
+
+    fn finish<'a>(&'a mut self, pending: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>> {
+        Box::pin(self.finish_one(pending))
+    }
+
+    fn stored<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>> {
+        Box::pin(standings::remember(&self.meta, &self.server.client, &self.group, parts))
     }
 }

@@ -10,7 +10,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use settle_core::batch::{Kept, Row};
+use settle_core::batch::{Again, Kept, Row};
 use settle_core::key::Key;
 use settle_core::sink::{FailureKind, SinkError};
 use settle_core::truncate::Cuts;
@@ -97,7 +97,9 @@ pub(crate) async fn look_up(
     let mut keys: HashMap<&Key, Option<Vec<u8>>> = HashMap::new();
     for &row in rows {
         let read = &encoder.rows.read[row];
-        for key in [Some(read.row.key()), source(read.row)].into_iter().flatten() {
+        let again = read.row.again();
+        let made_before = again.iter().map(|again| again.key);
+        for key in [Some(read.row.key()), source(read.row)].into_iter().flatten().chain(made_before) {
             if !keys.contains_key(key) {
                 keys.insert(key, encoder.key_bytes(known, key, read)?);
             }
@@ -117,10 +119,12 @@ pub(crate) async fn look_up(
             found.stale += 1;
             continue;
         }
-        let kept = match row.kept() {
+        let made_before =
+            |again: &Again<'_>| last_of(again.key).filter(|last| !last.is_deleted && again.holds(last.version));
+        let kept = row.again().iter().find_map(made_before).or_else(|| match row.kept() {
             Kept::Row { key, below } => last_of(key).filter(|last| !last.is_deleted && last.version < below),
             Kept::OtherHalf { .. } | Kept::Nowhere => None,
-        };
+        });
         let Some(kept) = kept.filter(|_| !lost.contains(&index)) else {
             return Err(nothing_stored(encoder.rows, known, index));
         };

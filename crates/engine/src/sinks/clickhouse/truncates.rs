@@ -18,7 +18,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use serde::Deserialize;
 use settle_core::change::Truncate;
 use settle_core::position::TopicId;
-use settle_core::sink::{FailureKind, SinkError};
+use settle_core::sink::{FailureKind, Pending, PlacedPartition, SinkError};
 use settle_core::truncate::{Cut, Cuts, LogOrder};
 use settle_core::version::Version;
 
@@ -161,6 +161,21 @@ async fn any(server: &Server, operation: &str, name: &QualifiedName, condition: 
     Ok(!server.client.rows::<FoundRow>(operation, &sql).await?.is_empty())
 }
 
+/// The truncates that are pending, of the topics of these partitions.
+pub(crate) async fn pending(
+    server: &Server,
+    meta: &Meta,
+    parts: &[PlacedPartition],
+) -> Result<Vec<Pending>, SinkError> {
+    let facts = meta.of_kind(&server.client, KIND_PENDING).await?;
+    let pending = |fact: Fact| {
+        let part = parts.iter().find(|part| part.topic_id == fact.topic_id)?;
+        let topic = part.partition.topic.clone();
+        Some(Pending::Truncate { topic, topic_id: fact.topic_id, version: Version::from(fact.value) })
+    };
+    Ok(facts.into_iter().filter_map(pending).collect())
+}
+
 /// Carries out, for the last time, the truncates that are pending and whose position `passed` says
 /// that everything has passed: no row from before them can arrive any more. Returns how many.
 pub(crate) async fn finish(
@@ -232,7 +247,7 @@ mod tests {
 
     #[test]
     fn the_rule_in_the_servers_language() {
-        let version = Version::pack(1, 2, true, 3).unwrap();
+        let version = Version::pack(settle_core::epoch::Epoch::new(1).unwrap(), 2, true, 3).unwrap();
         let mut cuts = Cuts::default();
         assert_eq!(condition("_version", cuts), None);
         cuts.add(Cut { version, order: LogOrder::Record });

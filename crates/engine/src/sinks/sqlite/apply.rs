@@ -1,6 +1,6 @@
 //! One batch: its floors, its truncates, its rows, in the caller's transaction.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use rusqlite::{CachedStatement, Connection, Statement};
@@ -106,8 +106,14 @@ fn truncate(connection: &Connection, target: &Target, event: &Truncate) -> Outco
     Ok(())
 }
 
-/// Values of rows that came from another key, by the row's place and the column's.
-type Moved = HashMap<(usize, usize), Bound<'static>>;
+/// Where rows that came from another key have their values.
+#[derive(Default)]
+struct Moved {
+    /// Taken from another key, by the row's place and the column's.
+    values: HashMap<(usize, usize), Bound<'static>>,
+    /// Rows that the table has under their key: what moved them comes again.
+    there: HashSet<usize>,
+}
 
 /// Writes the rows of one table.
 struct Writer<'a> {
@@ -128,7 +134,7 @@ impl<'a> Writer<'a> {
             self.prepared.check_row(row)?;
         }
         // Looked up before anything is written: the delete of the old key is in the same batch.
-        let moved = if rows.has_key_changes() { self.moved(rows)? } else { Moved::new() };
+        let moved = if rows.has_key_changes() { self.moved(rows)? } else { Moved::default() };
         for (index, row) in rows.rows().enumerate() {
             let applied = if self.truncates.empties(row.version()) {
                 false
@@ -159,12 +165,12 @@ impl<'a> Writer<'a> {
         let keeps: Vec<bool> = columns
             .iter()
             .enumerate()
-            .map(|(at, column)| column.is_unavailable() && !moved.contains_key(&(index, at)))
+            .map(|(at, column)| column.is_unavailable() && !moved.values.contains_key(&(index, at)))
             .collect();
         let shape = self.shape(row, &columns, &keeps)?;
         let lacks = shape.keeps_any || shape.loses;
-        // An update finds the row of this key; what came from another key is not there.
-        let own = || matches!(row.kept(), Kept::Row { key, .. } if *key == change.key);
+        // An update finds the row of this key; what came from another key is not there, unless it comes again.
+        let own = || moved.there.contains(&index) || matches!(row.kept(), Kept::Row { key, .. } if *key == change.key);
         let writes = !lacks || !shape.loses && own();
         if writes && self.execute(index, row, &shape, &key, &columns, moved)? {
             if tombstone.is_some() {
@@ -194,7 +200,7 @@ impl<'a> Writer<'a> {
         let mut place = bind_all(&mut statement, 1, key).during(|| self.prepared.operation())?;
         for &(at, target) in &shape.bound {
             let value;
-            let value = match moved.get(&(index, at)) {
+            let value = match moved.values.get(&(index, at)) {
                 Some(moved) => moved,
                 None => {
                     value = self.value(&columns[at].name, columns[at].json, at, target, change)?;
@@ -234,7 +240,7 @@ impl<'a> Writer<'a> {
 
     /// Values that records did not carry and that the table has under another key.
     fn moved(&self, rows: TableRows<'_>) -> Outcome<Moved> {
-        let mut moved = Moved::new();
+        let mut moved = Moved::default();
         for (index, row) in rows.rows().enumerate() {
             let columns = row.columns();
             let missing: Vec<(usize, &str)> = columns
@@ -249,23 +255,37 @@ impl<'a> Writer<'a> {
             if missing.is_empty() {
                 continue;
             }
-            let (key, certain): (&Key, &dyn Fn(Stored) -> bool) = match row.kept() {
-                Kept::Row { key, below } if *key != row.change().key => {
-                    (key, &move |stored| !stored.is_deleted && stored.version < below)
-                }
-                Kept::OtherHalf { key, version } => {
-                    (key, &move |stored| stored.is_deleted && stored.version.lo() == version.lo())
-                }
-                _ => continue,
-            };
+            let Some(key) = self.holder(row)? else { continue };
+            if *key == row.change().key {
+                moved.there.insert(index);
+                continue;
+            }
             let key = self.key(key, row.change())?;
-            if self.stored(&key)?.is_some_and(certain) {
-                for ((at, _), value) in missing.iter().zip(self.values(&key, missing.iter().map(|m| m.1))?) {
-                    moved.insert((index, *at), value);
-                }
+            for ((at, _), value) in missing.iter().zip(self.values(&key, missing.iter().map(|m| m.1))?) {
+                moved.values.insert((index, *at), value);
             }
         }
         Ok(moved)
+    }
+
+    /// The key under which the table, as it is before the batch, has what the row does not carry; none where
+    /// that is not certain, or the row's own by what it stands on.
+    fn holder<'k>(&self, row: Row<'k>) -> Outcome<Option<&'k Key>> {
+        let stored = |key: &Key| self.stored(&self.key(key, row.change())?);
+        for again in row.again() {
+            if stored(again.key)?.is_some_and(|stored| !stored.is_deleted && again.holds(stored.version)) {
+                return Ok(Some(again.key));
+            }
+        }
+        Ok(match row.kept() {
+            Kept::Row { key, below } if *key != row.change().key => {
+                stored(key)?.filter(|stored| !stored.is_deleted && stored.version < below).map(|_| key)
+            }
+            Kept::OtherHalf { key, version } => {
+                stored(key)?.filter(|stored| stored.is_deleted && stored.version.lo() == version.lo()).map(|_| key)
+            }
+            Kept::Row { .. } | Kept::Nowhere => None,
+        })
     }
 
     fn values<'n>(&self, key: &[Bound<'_>], names: impl Iterator<Item = &'n str>) -> Outcome<Vec<Bound<'static>>> {

@@ -11,11 +11,11 @@ use settle_core::schema::{SourceType, infer};
 use super::column::NewType;
 use super::ddl::{self, add_column, declared_type};
 use super::failure::{During, Outcome, contract};
-use super::meta;
 use super::name::{self, tombstones};
 use super::shape::{Shape, Statements};
 use super::table::{self, Column, Description};
 use super::validate;
+use super::{meta, standings};
 use crate::config::target::{Deletes, Evolution, Target};
 use crate::finding::Finding;
 use crate::owner::Owner;
@@ -88,6 +88,9 @@ pub(super) fn prepare(
     let by_values = !has_rows(connection, &table).during(|| operation.clone())?;
     findings.extend(validate::target(&plan, &table, first.key(), rows.schema().map(Arc::as_ref), by_values));
     refuse_errors(&operation, findings)?;
+    if !by_values {
+        standings::refuse_outranking(connection, &plan, &table.name)?;
+    }
     let key = key_columns(&plan, &table, first.key());
     let has_tombstones = prepare_tombstones(connection, &plan, &table, &key, findings)?;
     refuse_errors(&operation, findings)?;

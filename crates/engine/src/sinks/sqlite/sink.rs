@@ -2,7 +2,10 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 use settle_core::batch::Batch;
-use settle_core::sink::{BoxFuture, Durable, Guarantee, Outcome, PlacedPartition, Places, Sink, SinkError};
+use settle_core::position::TopicId;
+use settle_core::sink::{
+    BoxFuture, Durable, Guarantee, Outcome, Pending, PlacedPartition, Places, Sink, SinkError, Sweep,
+};
 use std::collections::HashMap;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
@@ -10,8 +13,9 @@ use super::apply::{self, State};
 use super::config::SqliteConfig;
 use super::connection::{self, FileId};
 use super::failure::{self, During, is_connection_lost};
-use super::{holds, meta, positions};
+use super::{holds, meta, positions, standings, sweeps};
 use crate::config::target::Target;
+use crate::epochs::{RecordedEpoch, placed};
 
 /// Keeps tables in a SQLite file.
 #[derive(Debug)]
@@ -45,8 +49,26 @@ impl Sqlite {
             positions::open(connection)?;
             state.topic_ids.extend(parts.iter().map(|part| (part.partition.clone(), part.topic_id)));
             let applied = positions::read(connection, &state.group, parts)?;
-            Ok(Places { floors: meta::floors(connection, parts)?, applied, holds: holds::read(connection, parts)? })
+            let floors = meta::floors(connection, parts)?;
+            let all = standings::epochs(connection)?;
+            let written = standings::of_group(connection, &state.group, parts)?;
+            let holds = holds::read(connection, parts)?;
+            let pending = sweeps::pending(connection, parts)?;
+            Ok(Places { floors, applied, holds, epochs: placed(&all, parts), written, pending })
         })
+    }
+
+    /// The epochs recorded. Makes the database where nothing was written yet.
+    pub fn epochs(&mut self) -> Result<Vec<RecordedEpoch>, SinkError> {
+        self.in_transaction("read the epochs of", |connection, _| {
+            meta::open(connection)?;
+            standings::epochs(connection)
+        })
+    }
+
+    /// Records where epochs begin.
+    pub fn record_epochs(&mut self, epochs: &[RecordedEpoch]) -> Result<(), SinkError> {
+        self.in_transaction("record an epoch in", |connection, _| standings::record(connection, epochs))
     }
 
     fn apply_now(&mut self, batch: &Batch) -> Result<Durable, SinkError> {
@@ -123,11 +145,36 @@ impl Sink for Sqlite {
     fn apply<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Durable, SinkError>> {
         Box::pin(async move { blocking(|| self.apply_now(batch)) })
     }
+
+    fn plan<'a>(&'a mut self, topic_id: TopicId, sweep: &'a Sweep) -> BoxFuture<'a, Result<(), SinkError>> {
+        let plan = move |connection: &Connection, _: &mut State| sweeps::plan(connection, topic_id, sweep);
+        Box::pin(async move { blocking(|| self.in_transaction("plan a sweep in", plan)) })
+    }
+
+    fn finish<'a>(&'a mut self, pending: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>> {
+        Box::pin(async move {
+            match pending {
+                // Every batch reads the truncates in its own transaction: nothing is left to do.
+                Pending::Truncate { .. } => Ok(0),
+                Pending::Sweep(topic_id, sweep) => blocking(|| {
+                    self.in_transaction("sweep ghosts from", |connection, state| {
+                        sweeps::sweep(connection, &state.target, *topic_id, sweep)
+                    })
+                }),
+            }
+        })
+    }
+
+    fn stored<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>> {
+        let remember =
+            |connection: &Connection, state: &mut State| standings::remember(connection, &state.group, parts);
+        Box::pin(async move { blocking(|| self.in_transaction("note the offsets of the group in", remember)) })
+    }
 }
 
 /// Runs what waits for a disk or a lock without holding up the other tasks of a runtime that has
 /// threads for them. It has no point at which it could be cancelled half-way.
-fn blocking<T>(work: impl FnOnce() -> T) -> T {
+pub(super) fn blocking<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
         _ => work(),

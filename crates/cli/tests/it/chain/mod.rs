@@ -1,0 +1,17 @@
+//! The live chain: a source database under writers, Debezium, Kafka, Settle into two destinations, with
+//! kills at every place that can be killed. At the end each destination is the source, row by row.
+//!
+//! `source` is the database, `traffic` writes to it, `connector` reads it, `pipeline` runs Settle behind the log,
+//! `contents` reads tables and says what differs, `history` what the log says of a key, `drill` is the order of
+//! events.
+#![allow(clippy::print_stderr, reason = "what a drill that failed leaves behind is told beside its message")]
+
+mod canonical;
+mod connector;
+mod contents;
+mod drill;
+mod history;
+mod leftovers;
+mod pipeline;
+mod source;
+mod traffic;

@@ -1,0 +1,62 @@
+//! Four writers on the source, from before the connector is registered until the last kill is over.
+
+use std::time::{Duration, Instant};
+
+use settle::simulate::{self, Kind, Options, Report, SimulateError};
+use settle_engine::shutdown::{self, Stopper};
+use settle_testkit::services::is_full;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::source::Source;
+use crate::child::until;
+
+/// The writers; gone with the value.
+pub struct Traffic {
+    begun: Instant,
+    stopper: Stopper,
+    watch: watch::Receiver<Report>,
+    running: Option<JoinHandle<Result<Report, SimulateError>>>,
+}
+
+impl Traffic {
+    /// Makes the tables and begins to write.
+    pub async fn start(source: &Source) -> Self {
+        let mut options = Options::new(&source.url()).unwrap();
+        options.writers = 4;
+        options.seed = 4;
+        // All writers together: what the chain of a busy machine of two cores can follow.
+        options.rate = Some(if is_full() { 200.0 } else { 80.0 });
+        options.hazards = source.hazards();
+        simulate::prepare(&options).await.unwrap();
+        let (stopper, shutdown) = shutdown::channel();
+        let (show, watch) = watch::channel(Report::default());
+        let running = tokio::spawn(async move { simulate::run(&options, show, shutdown).await });
+        Self { begun: Instant::now(), stopper, watch, running: Some(running) }
+    }
+
+    /// Waits until so many more transactions are written.
+    pub async fn until_more(&self, transactions: u64) {
+        let wanted = self.watch.borrow().transactions() + transactions;
+        until("transactions of the writers", async || self.watch.borrow().transactions(), |now| *now >= wanted).await;
+    }
+
+    /// Stops, not before the writers have been at it for this long.
+    pub async fn stop(mut self, at_least: Duration) {
+        tokio::time::sleep(at_least.saturating_sub(self.begun.elapsed())).await;
+        self.stopper.ask();
+        let running = self.running.take().unwrap();
+        let report = running.await.unwrap().unwrap();
+        assert!(report.skipped * 20 < report.committed, "{report}");
+        let hazards = [Kind::InsertUpdate, Kind::Reinsert, Kind::KeyChange, Kind::LongOpen, Kind::Toast];
+        assert!(hazards.iter().all(|kind| report.kinds.contains_key(kind)), "{report}");
+    }
+}
+
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        if let Some(running) = &self.running {
+            running.abort();
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Full snapshots that come after streamed changes: a gap may have hidden deletes, so rows that the
+//! snapshot does not name again may be ghosts.
+
+use std::sync::Arc;
+
+use crate::change::TableName;
+
+/// What came last of each table of a partition.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Resnapshots {
+    tables: Vec<(Arc<TableName>, Came)>,
+    /// The table of the record before.
+    current: usize,
+    /// The run of the connector that streamed last.
+    run: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Came {
+    Nothing,
+    Streamed,
+    Snapshot,
+}
+
+impl Resnapshots {
+    /// A change was streamed by this run of the connector.
+    pub(crate) fn streamed(&mut self, table: &Arc<TableName>, run: &[u8]) {
+        if self.run != run {
+            self.run.clear();
+            self.run.extend_from_slice(run);
+        }
+        *self.of(table, Came::Nothing) = Came::Streamed;
+    }
+
+    /// True if this run of the connector streamed the last change.
+    pub(crate) fn is_of_run(&self, run: &[u8]) -> bool {
+        !run.is_empty() && self.run == run
+    }
+
+    /// A row of a full snapshot was read. True if it is the first behind streamed changes, which an
+    /// earlier run may have read (`had_streamed`).
+    pub(crate) fn read(&mut self, table: &Arc<TableName>, had_streamed: bool) -> bool {
+        let came = self.of(table, if had_streamed { Came::Streamed } else { Came::Nothing });
+        let begins = *came == Came::Streamed;
+        *came = Came::Snapshot;
+        begins
+    }
+
+    /// An epoch begins: another log, whose first snapshot is its first.
+    pub(crate) fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    fn of(&mut self, table: &Arc<TableName>, unknown: Came) -> &mut Came {
+        if self.tables.get(self.current).is_none_or(|(known, _)| !Arc::ptr_eq(known, table)) {
+            self.current = self.tables.iter().position(|(known, _)| known == table).unwrap_or(self.tables.len());
+            if let Some((known, _)) = self.tables.get_mut(self.current) {
+                *known = table.clone();
+            } else {
+                self.tables.push((table.clone(), unknown));
+            }
+        }
+        &mut self.tables[self.current].1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_behind_streamed_changes_of_its_table_is_told_once() {
+        let table = |name: &str| Arc::new(TableName { namespace: "s".into(), name: name.into() });
+        let mut seen = Resnapshots::default();
+        let (a, b) = (table("a"), table("b"));
+        assert!(!seen.read(&a, false), "the first snapshot");
+        assert!(!seen.read(&a, false));
+        seen.streamed(&a, b"run");
+        assert!(!seen.read(&b, false), "another table's first");
+        assert!(seen.read(&table("a"), false));
+        assert!(!seen.read(&a, true), "the same snapshot");
+        seen.streamed(&a, b"run");
+        assert!(seen.read(&a, false), "the next one");
+        assert!(seen.read(&table("c"), true), "changes that an earlier run read");
+        seen.reset();
+        assert!(!seen.read(&a, false));
+    }
+}
