@@ -67,7 +67,8 @@ pub(crate) async fn flow(config: Config, source: Source, options: Options, forma
     };
     let guarantee = sink.guarantee();
     let destination = match &config.dlq {
-        Some(dlq) => Destination::from(sink).with_dead_letters(Box::new(DeadLetterLog::new(dlq)), dlq.limit),
+        Some(dlq) => Destination::from(sink)
+            .with_dead_letters(Box::new(DeadLetterLog::new(dlq, &config.source.group)), dlq.limit),
         None => Destination::from(sink),
     };
     tracing::info!(group = %config.source.group, sink = config.sink.kind(), to = %config.sink.address(), "started");

@@ -11,6 +11,7 @@ mod child;
 mod dead_letters;
 mod faults;
 mod ghosts;
+mod held_rows;
 mod kafka_into_clickhouse;
 mod kills;
 mod live;
