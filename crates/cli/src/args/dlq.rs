@@ -93,7 +93,7 @@ fn origin(text: &str) -> Result<Place, String> {
 }
 
 /// A point in time, or how long ago.
-fn moment(text: &str) -> Result<DateTime<Utc>, String> {
+pub(crate) fn moment(text: &str) -> Result<DateTime<Utc>, String> {
     if let Ok(moment) = DateTime::parse_from_rfc3339(text) {
         return Ok(moment.to_utc());
     }

@@ -5,6 +5,8 @@
 mod capture_into_sqlite;
 mod cases;
 mod chain;
+mod check;
+mod check_agrees;
 mod child;
 mod dead_letters;
 mod faults;
@@ -14,6 +16,7 @@ mod kafka_into_clickhouse;
 mod kills;
 mod live;
 mod log_ends;
+mod looks;
 mod new_logs;
 mod prove;
 mod set_up;
