@@ -355,6 +355,7 @@ async fn a_record_too_big_for_the_queue_is_cut_counted_and_never_applied_by_halv
     assert!(code == 0 && said.contains("left out: 30008 bytes") && said.contains("{\"id\":2}"), "{said}");
     let (code, said) = line.dlq(&["retry", "shop:0:1"]);
     assert!(code == 5 && said.contains("stays: shop:0:1: its value (30008 bytes) was too big"), "{said}");
+    assert!(said.contains("settle replay --from shop:0:1 --to shop:0:1"), "{said}");
     let (code, said) = line.dlq(&["drop", "shop:0:1", "--yes"]);
     assert!(code == 0 && said.starts_with("dropped 1\n"), "{said}");
     let (code, said) = line.dlq(&["ls", "--json"]);

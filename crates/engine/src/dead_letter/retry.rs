@@ -168,8 +168,9 @@ impl<'a> Attempt<'a> {
         let entry = self.letters[at];
         if let Some(bytes) = entry.truncated {
             return Err(format!(
-                "its value ({bytes} bytes) was too big for the queue; once what made it fail is mended, read its topic again \
-                 beside the pipeline (settle run --until-end --group NAME), then drop this letter"
+                "its value ({bytes} bytes) was too big for the queue; once what made it fail is mended, read it again from its \
+                 topic (settle replay --from {0} --to {0}), then drop this letter",
+                entry.record.place()
             ));
         }
         let Place { partition, offset } = entry.record.place();
