@@ -26,11 +26,17 @@ pub fn execute(path: &Path, args: &StatusArgs) -> Exit {
         let source = source(&config).await;
         let destination = destination(&config).await;
         let letters = match &config.dlq {
-            Some(dlq) => Some(DeadLetterLog::new(dlq).read().await.map(|contents| contents.summary())),
+            Some(dlq) => {
+                Some(DeadLetterLog::new(dlq, &config.source.group).read().await.map(|contents| contents.summary()))
+            }
             None => None,
         };
-        let worst = source.as_ref().err().map_or(Exit::Done, exit::of_source);
-        let worst = worst.worse(destination.as_ref().err().map_or(Exit::Done, exit::of_sink));
+        // The source counts first, as in a run.
+        let worst = match (&source, &destination) {
+            (Err(error), _) => exit::of_source(error),
+            (_, Err(error)) => exit::of_sink(error),
+            _ => Exit::Done,
+        };
         let letters = letters.map(|letters| {
             letters.map(|summary| {
                 let oldest = summary.oldest.map(|oldest| oldest.to_rfc3339());

@@ -10,12 +10,12 @@ use crate::finding::{Finding, chain};
 use crate::sampling::Sample;
 
 /// Where dead letters go, whether they could be written, and whether the sample has too many.
-pub(crate) async fn findings(dlq: &DlqConfig, sample: &Sample) -> Vec<Finding> {
+pub(crate) async fn findings(dlq: &DlqConfig, group: &str, sample: &Sample) -> Vec<Finding> {
     let place = match &dlq.place {
         DlqPlace::File { path } => format!("the file {}", path.display()),
         DlqPlace::Topic { brokers, topic, .. } => format!("topic {topic} on {brokers}"),
     };
-    let mut findings = vec![match DeadLetterLog::new(dlq).read().await {
+    let mut findings = vec![match DeadLetterLog::new(dlq, group).read().await {
         Ok(contents) => {
             let open = count(contents.summary().open, "open letter", "open letters");
             Finding::note(format!("records that cannot be applied are set aside in {place}, which holds {open}"))

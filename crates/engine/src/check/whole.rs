@@ -60,7 +60,7 @@ pub async fn check(config: &Config, limit: usize) -> Checked {
     checked.destination = of_destination(config, &sample, &parts).await;
     checked.settle_records(config.dlq.is_some());
     if let Some(dlq) = &config.dlq {
-        checked.destination.extend(dead_letters::findings(dlq, &sample).await);
+        checked.destination.extend(dead_letters::findings(dlq, &config.source.group, &sample).await);
     }
     checked
 }
