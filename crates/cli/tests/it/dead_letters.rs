@@ -340,6 +340,29 @@ async fn a_retry_after_the_table_was_mended_brings_the_row_unless_a_newer_one_is
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_too_big_for_the_queue_is_cut_counted_and_never_applied_by_halves() {
+    let queue = kafka::unique("dlq");
+    kafka::create_topic(&queue, 1, &[("max.message.bytes", "20000")]).await;
+    let dlq = format!("topic = \"{queue}\"\nbrokers = \"{}\"", services::kafka());
+    let line = Line::new(false, "kind = \"file\"\npath = \"capture.jsonl\"", &dlq, &[]).await;
+    let big = (good(2, 0, 0).0, Some(format!("no json {}", "x".repeat(30_000))));
+    line.capture(&vec![good(1, 10, 10), big, poison(0, 15), good(3, 30, 20)]);
+    let output = line.stage.output(&["--until-end"]);
+    let counted: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&counted["dead_lettered"], &counted["dlq_truncated"]), (&json!(2), &json!(1)), "{counted}");
+    assert_eq!(line.rows().await, json!([{"id": "1", "n": "10"}, {"id": "3", "n": "30"}]));
+    let (code, said) = line.dlq(&["show", "shop:0:1"]);
+    assert!(code == 0 && said.contains("left out: 30008 bytes") && said.contains("{\"id\":2}"), "{said}");
+    let (code, said) = line.dlq(&["retry", "shop:0:1"]);
+    assert!(code == 5 && said.contains("stays: shop:0:1: its value (30008 bytes) was too big"), "{said}");
+    assert!(said.contains("settle replay --from shop:0:1 --to shop:0:1"), "{said}");
+    let (code, said) = line.dlq(&["drop", "shop:0:1", "--yes"]);
+    assert!(code == 0 && said.starts_with("dropped 1\n"), "{said}");
+    let (code, said) = line.dlq(&["ls", "--json"]);
+    assert_eq!((code, said.lines().count()), (0, 1), "nothing of librdkafka's is printed: {said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn too_many_stop_the_run_before_they_are_written() {
     let mut pairs: Pairs = (0..1_500).map(|id| good(id + 10, 1, 100 + id)).collect();
     for at in 0..20 {

@@ -168,7 +168,8 @@ impl<'a> Attempt<'a> {
         let entry = self.letters[at];
         if let Some(bytes) = entry.truncated {
             return Err(format!(
-                "its value ({bytes} bytes) was too big for the queue; read it again from its topic: settle replay --from {0} --to {0}",
+                "its value ({bytes} bytes) was too big for the queue; once what made it fail is mended, read it again from its \
+                 topic (settle replay --from {0} --to {0}), then drop this letter",
                 entry.record.place()
             ));
         }

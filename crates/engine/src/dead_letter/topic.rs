@@ -3,6 +3,7 @@
 //! All of them lie in one partition, the first: dead letters are few, and what was done about one
 //! must stand behind it, also when the topic has, or gets, more partitions.
 
+mod context;
 mod reader;
 mod writer;
 
@@ -14,6 +15,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use settle_core::sink::{FailureKind, SinkError};
 
+use context::Context;
 pub(super) use writer::TopicWriter;
 
 /// How long one question, and one delivery, may take.
@@ -27,11 +29,12 @@ pub(super) struct DeadLetterTopic {
     brokers: String,
     topic: String,
     properties: BTreeMap<String, String>,
+    context: Context,
 }
 
 impl DeadLetterTopic {
     pub(super) fn new(brokers: String, topic: String, properties: BTreeMap<String, String>) -> Self {
-        Self { brokers, topic, properties }
+        Self { brokers, topic, properties, context: Context::default() }
     }
 
     /// A client, with the given properties where none are configured.
@@ -49,7 +52,7 @@ impl DeadLetterTopic {
 
     /// A client that only looks and reads: it makes no topic by asking for it, as a producer may,
     /// and leaves no offsets behind.
-    fn consumer(&self) -> Result<BaseConsumer, SinkError> {
+    fn consumer(&self) -> Result<BaseConsumer<Context>, SinkError> {
         let made = self
             .client(&[])
             .set("group.id", "settle-dlq")
@@ -58,12 +61,12 @@ impl DeadLetterTopic {
             .set("enable.auto.offset.store", "false")
             .set("enable.partition.eof", "true")
             .set("auto.offset.reset", "earliest")
-            .create();
+            .create_with_context(self.context.clone());
         made.map_err(|error| self.failed(&error))
     }
 
     /// True if the topic is there. Blocks.
-    fn is_there(&self, consumer: &BaseConsumer) -> Result<bool, SinkError> {
+    fn is_there(&self, consumer: &BaseConsumer<Context>) -> Result<bool, SinkError> {
         let metadata = consumer.fetch_metadata(Some(&self.topic), PATIENCE).map_err(|error| self.failed(&error))?;
         let Some(topic) = metadata.topics().iter().find(|topic| topic.name() == self.topic) else { return Ok(false) };
         match topic.error().map(RDKafkaErrorCode::from) {
@@ -100,10 +103,12 @@ impl DeadLetterTopic {
                 FailureKind::Contract,
                 format!("even without its value a letter is too big ({error}); raise max.message.bytes of the topic"),
             ),
-            Some(_) => (
-                FailureKind::Unreachable,
-                format!("Kafka at {} does not take or give it ({error}); is it running?", self.brokers),
-            ),
+            Some(_) => {
+                let cause = self.context.trouble().map(|trouble| format!(": {trouble}")).unwrap_or_default();
+                let context =
+                    format!("Kafka at {} does not take or give it ({error}{cause}); is it running?", self.brokers);
+                (FailureKind::Unreachable, context)
+            }
         };
         self.error(kind, context)
     }

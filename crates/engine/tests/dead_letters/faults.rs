@@ -36,6 +36,7 @@ async fn a_broker_that_is_away_is_waited_for() {
     assert_eq!(error.kind, FailureKind::Unreachable, "{error}");
     let error = log.read().await.unwrap_err();
     assert_eq!(error.kind, FailureKind::Unreachable, "{error}");
+    assert!(error.to_string().contains("Connection refused"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

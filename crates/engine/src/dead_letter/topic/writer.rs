@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
-use rdkafka::client::DefaultClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::OwnedHeaders;
 use rdkafka::producer::{FutureProducer, FutureRecord};
@@ -14,6 +13,7 @@ use rdkafka::util::Timeout;
 use settle_core::record::Header;
 use settle_core::sink::{FailureKind, SinkError};
 
+use super::context::Context;
 use super::{DeadLetterTopic, PARTITION, PATIENCE};
 use crate::dead_letter::entry::Stored;
 
@@ -28,7 +28,7 @@ const SETTINGS: Duration = Duration::from_secs(3);
 pub(in crate::dead_letter) struct TopicWriter {
     topic: DeadLetterTopic,
     /// Once the topic is known to be there.
-    producer: Option<FutureProducer>,
+    producer: Option<FutureProducer<Context>>,
     /// True once the topic's settings are known to be sound.
     is_sound: bool,
 }
@@ -61,7 +61,7 @@ impl TopicWriter {
 }
 
 impl DeadLetterTopic {
-    async fn append(&self, producer: &FutureProducer, records: &[Stored]) -> Result<u64, SinkError> {
+    async fn append(&self, producer: &FutureProducer<Context>, records: &[Stored]) -> Result<u64, SinkError> {
         let sent = join_all(records.iter().map(|stored| self.send(producer, stored))).await;
         let mut truncated = 0;
         for (stored, sent) in records.iter().zip(sent) {
@@ -83,7 +83,7 @@ impl DeadLetterTopic {
         Ok(truncated)
     }
 
-    async fn send(&self, producer: &FutureProducer, stored: &Stored) -> Result<(), KafkaError> {
+    async fn send(&self, producer: &FutureProducer<Context>, stored: &Stored) -> Result<(), KafkaError> {
         let mut headers = OwnedHeaders::new_with_capacity(stored.headers.len());
         for Header { name, value } in &stored.headers {
             headers = headers.insert(rdkafka::message::Header { key: name, value: value.as_deref() });
@@ -96,12 +96,12 @@ impl DeadLetterTopic {
         sent.map(|_| ()).map_err(|(error, _)| error)
     }
 
-    fn admin(&self) -> Result<AdminClient<DefaultClientContext>, SinkError> {
-        self.client(&[]).create().map_err(|error| self.failed(&error))
+    fn admin(&self) -> Result<AdminClient<Context>, SinkError> {
+        self.client(&[]).create_with_context(self.context.clone()).map_err(|error| self.failed(&error))
     }
 
     /// Makes the topic where it is missing and that is allowed.
-    async fn open(&self) -> Result<FutureProducer, SinkError> {
+    async fn open(&self) -> Result<FutureProducer<Context>, SinkError> {
         let refused = |error: KafkaError| self.failed(&error);
         if !self.appears(Duration::ZERO).await? {
             // They must outlive a holiday, and those of one key must not replace each other.
@@ -132,7 +132,7 @@ impl DeadLetterTopic {
             .set("acks", "all")
             .set("enable.idempotence", "true")
             .set("message.timeout.ms", PATIENCE.as_millis().to_string())
-            .create()
+            .create_with_context(self.context.clone())
             .map_err(refused)
     }
 
