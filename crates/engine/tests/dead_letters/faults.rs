@@ -36,7 +36,8 @@ async fn a_broker_that_is_away_is_waited_for() {
     assert_eq!(error.kind, FailureKind::Unreachable, "{error}");
     let error = log.read().await.unwrap_err();
     assert_eq!(error.kind, FailureKind::Unreachable, "{error}");
-    assert!(error.to_string().contains("Connection refused"), "{error}");
+    // Whether librdkafka has said why by then is a matter of its timing.
+    assert!(error.to_string().contains(&format!("Kafka at 127.0.0.1:{port}")), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
