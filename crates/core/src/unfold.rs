@@ -47,7 +47,8 @@ pub enum Ready<'h> {
 /// Makes the batch ready: rows of its dead letters are held, and changes that must not be applied
 /// behind those, or behind earlier ones, are dead letters too.
 pub fn prepare(mut batch: Box<Batch>, holds: &mut Holds) -> Ready<'_> {
-    let letters = std::mem::take(&mut batch.dead);
+    let mut letters = std::mem::take(&mut batch.dead);
+    letters.sort_by_cached_key(|letter| letter.record.place());
     letters.iter().for_each(|letter| holds.set(letter));
     let followers: HashMap<usize, Place> = if holds.is_empty() {
         HashMap::new()
