@@ -281,10 +281,9 @@ impl<'a> Writer<'a> {
             Kept::Row { key, below } if *key != row.change().key => {
                 stored(key)?.filter(|stored| !stored.is_deleted && stored.version < below).map(|_| key)
             }
-            Kept::OtherHalf { key, version } => {
-                stored(key)?.filter(|stored| stored.is_deleted && stored.version.lo() == version.lo()).map(|_| key)
-            }
-            Kept::Row { .. } | Kept::Nowhere => None,
+            // A row marked deleted still has columns, but not those of changes that its delete overtook in
+            // a batch, and nothing of a row that was never seen.
+            Kept::Row { .. } | Kept::OtherHalf { .. } | Kept::Nowhere => None,
         })
     }
 
