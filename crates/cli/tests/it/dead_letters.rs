@@ -339,3 +339,40 @@ async fn without_a_queue_the_run_stops_and_says_the_way_out() {
     assert!(said.contains("record shop:0:1") && said.contains("[dlq]"), "{said}");
     assert_eq!(report(&output).committed["shop:0"], 1);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_leaves_a_column_out_behind_a_dead_letter_follows_it_until_the_row_is_whole_in_later_runs_too() {
+    let unsent = |lsn: u64| {
+        let value = envelope("u", 1, 0, lsn).replace("\"n\":0", "\"n\":\"__debezium_unavailable_value\"");
+        (Some(r#"{"id":1}"#.to_owned()), Some(value))
+    };
+    let garbage = || (Some(r#"{"id":1}"#.to_owned()), Some("plain words".to_owned()));
+    for into_clickhouse in [false, true] {
+        let mut pairs = vec![good(1, 10, 10), unsent(11), garbage(), unsent(20)];
+        let line = Line::of_capture(into_clickhouse, &pairs).await;
+        let classes = |line: &Line| -> Vec<String> {
+            line.letters().iter().map(|letter| letter["class"].as_str().unwrap().to_owned()).collect()
+        };
+        // Unsent before the garbage: what is stored is its value. Behind it, nobody knows.
+        assert_eq!(line.run().dead_lettered, 2);
+        assert_eq!(classes(&line), ["not-json", "follows-a-dead-letter"]);
+        // Another process knows it from the destination.
+        pairs.extend([unsent(30)]);
+        line.capture(&pairs);
+        assert_eq!(line.run().dead_lettered, 1);
+        assert_eq!(line.rows().await, json!([{"id": "1", "n": "10"}]));
+        pairs.extend([good(1, 40, 40), unsent(50)]);
+        line.capture(&pairs);
+        assert_eq!(line.run().dead_lettered, 0);
+        // And knows that it is over.
+        pairs.extend([unsent(60)]);
+        line.capture(&pairs);
+        let report = line.run();
+        assert_eq!((report.read, report.dead_lettered), (1, 0));
+        assert_eq!(line.rows().await, json!([{"id": "1", "n": "40"}]));
+        // All of it again: the same letters, and no row is worse.
+        line.stage.run(&["--until-end", "--group", "again"]);
+        assert_eq!(classes(&line), ["not-json", "follows-a-dead-letter", "follows-a-dead-letter"]);
+        assert_eq!(line.rows().await, json!([{"id": "1", "n": "40"}]));
+    }
+}
