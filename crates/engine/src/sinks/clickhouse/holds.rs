@@ -106,7 +106,9 @@ impl HoldFacts {
                  FORMAT JSONEachRow",
                 self.name
             );
-            client.insert(&format!("recording holds in {}", self.name), &statement, lines.join("\n").into()).await?;
+            let sent =
+                client.insert(&format!("recording holds in {}", self.name), &statement, lines.join("\n").into()).await;
+            sent.map_err(SinkError::beside_the_rows)?;
         }
         self.known = known;
         Ok(())
