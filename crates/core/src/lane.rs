@@ -11,7 +11,7 @@ use crate::debezium::envelope;
 use crate::debezium::source::{Position, Snapshot, SourceBlock};
 use crate::epoch::{Boundary, Epoch};
 use crate::key::{Key, KeyError};
-use crate::new_log::{Log, Mark, NewLogs, Sighting};
+use crate::new_log::{Log, Mark, NewLogs, RUN_ID, Sighting};
 use crate::position::{Offset, Partition, TopicId};
 use crate::recognise::{Shape, recognise};
 use crate::record::Record;
@@ -43,14 +43,23 @@ pub struct Fed {
     pub event: Event,
     /// A floor to be recorded before or with the event.
     pub floor: Option<Floor>,
-    /// True if the event is the first row of a full snapshot of its table that comes after streamed
-    /// changes: a gap may have hidden deletes.
-    pub resnapshot: bool,
+    /// What the event says of a full snapshot of its table.
+    pub full: FullRow,
+}
+
+/// What a row says of a full snapshot of its table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FullRow {
+    /// It is the first row of a full snapshot that comes after streamed changes: the connector had
+    /// lost its place, and the gap may have hidden deletes.
+    pub begins: bool,
+    /// It is the last row of its table in a full snapshot.
+    pub last: bool,
 }
 
 impl Fed {
     fn control(control: Control) -> Self {
-        Self { event: Event::Control(control), floor: None, resnapshot: false }
+        Self { event: Event::Control(control), floor: None, full: FullRow::default() }
     }
 }
 
@@ -205,7 +214,7 @@ impl Lane {
                 let order = LogOrder::of(&source.position);
                 let event =
                     Event::Truncate(Box::new(Truncate { record: record.take(), table, lineage, version, order }));
-                Ok(Fed { event, floor, resnapshot: false })
+                Ok(Fed { event, floor, full: FullRow::default() })
             }
             Shape::Row { op, after, source, schema } => {
                 let key = match self.key(record.key.as_deref()) {
@@ -237,7 +246,7 @@ impl Lane {
                         return Err(Reason::PositionRepeats { file, pos, row });
                     }
                 }
-                let resnapshot = self.follow_snapshots(&source, &table, &lineage, snapshot);
+                let full = self.follow_snapshots(record, &source, &table, &lineage, snapshot);
                 let may_tie = snapshot && !source.full_snapshot_form;
                 let event = Event::Change(Box::new(Change {
                     record: record.take(),
@@ -252,7 +261,7 @@ impl Lane {
                     after,
                     old_key,
                 }));
-                Ok(Fed { event, floor, resnapshot })
+                Ok(Fed { event, floor, full })
             }
         }
     }
@@ -273,21 +282,33 @@ impl Lane {
         self.new_logs.look(lineage, sighting).map_err(|new_log| Reason::NewLog(Box::new(new_log)))
     }
 
-    /// True if the row is the first of a full snapshot of its table behind streamed changes.
+    /// What the row says of a full snapshot that the connector took because it had lost its place. One
+    /// that was asked for while it streamed (blocking) hides no gap: on PostgreSQL its rows have a
+    /// commit before them, elsewhere they are of the run that streamed before.
     fn follow_snapshots(
         &mut self,
+        record: &Record,
         source: &SourceBlock,
         table: &Arc<TableName>,
         lineage: &Lineage,
         snapshot: bool,
-    ) -> bool {
-        let full = source.full_snapshot_form || matches!(source.snapshot, Snapshot::Full | Snapshot::FullLast);
+    ) -> FullRow {
+        let run = record.header(RUN_ID).unwrap_or_default();
         if !snapshot {
-            self.resnapshots.streamed(table);
-        } else if full {
-            return self.resnapshots.read(table, self.new_logs.had_streamed(lineage));
+            self.resnapshots.streamed(table, run);
+            return FullRow::default();
         }
-        false
+        let full = match source.position {
+            Position::Postgres { .. } => source.full_snapshot_form,
+            Position::Binlog { .. } => {
+                matches!(source.snapshot, Snapshot::Full | Snapshot::FullLast) && !self.resnapshots.is_of_run(run)
+            }
+        };
+        if !full {
+            return FullRow::default();
+        }
+        let begins = self.resnapshots.read(table, self.new_logs.had_streamed(lineage));
+        FullRow { begins, last: source.snapshot == Snapshot::FullLast }
     }
 
     fn key(&mut self, bytes: Option<&[u8]>) -> Result<Key, Reason> {

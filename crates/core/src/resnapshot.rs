@@ -11,6 +11,8 @@ pub(crate) struct Resnapshots {
     tables: Vec<(Arc<TableName>, Came)>,
     /// The table of the record before.
     current: usize,
+    /// The run of the connector that streamed last.
+    run: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +23,18 @@ enum Came {
 }
 
 impl Resnapshots {
-    /// A change was streamed.
-    pub(crate) fn streamed(&mut self, table: &Arc<TableName>) {
+    /// A change was streamed by this run of the connector.
+    pub(crate) fn streamed(&mut self, table: &Arc<TableName>, run: &[u8]) {
+        if self.run != run {
+            self.run.clear();
+            self.run.extend_from_slice(run);
+        }
         *self.of(table, Came::Nothing) = Came::Streamed;
+    }
+
+    /// True if this run of the connector streamed the last change.
+    pub(crate) fn is_of_run(&self, run: &[u8]) -> bool {
+        !run.is_empty() && self.run == run
     }
 
     /// A row of a full snapshot was read. True if it is the first behind streamed changes, which an
@@ -64,11 +75,11 @@ mod tests {
         let (a, b) = (table("a"), table("b"));
         assert!(!seen.read(&a, false), "the first snapshot");
         assert!(!seen.read(&a, false));
-        seen.streamed(&a);
+        seen.streamed(&a, b"run");
         assert!(!seen.read(&b, false), "another table's first");
         assert!(seen.read(&table("a"), false));
         assert!(!seen.read(&a, true), "the same snapshot");
-        seen.streamed(&a);
+        seen.streamed(&a, b"run");
         assert!(seen.read(&a, false), "the next one");
         assert!(seen.read(&table("c"), true), "changes that an earlier run read");
         seen.reset();

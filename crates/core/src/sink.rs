@@ -4,12 +4,14 @@ use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use crate::batch::Batch;
+use crate::change::TableName;
 use crate::epoch::Boundary;
 use crate::holds::Hold;
 use crate::position::{Offset, Partition, Place, Span, TopicId};
-use crate::version::Floor;
+use crate::version::{Floor, Version};
 
 /// A boxed future: one per batch costs nothing.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -88,6 +90,8 @@ pub struct Places {
     pub written: Vec<PlacedPartition>,
     /// Rows that are held, of the partitions that were opened.
     pub holds: Vec<Hold>,
+    /// What waits until every partition of the opened topics has passed it.
+    pub pending: Vec<Pending>,
 }
 
 impl Places {
@@ -121,6 +125,42 @@ impl Places {
     }
 }
 
+/// Ghosts of a table: rows older than a full snapshot of it that did not refresh them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sweep {
+    /// Source table.
+    pub table: Arc<TableName>,
+    /// Topic of its rows.
+    pub topic: Arc<str>,
+    /// Rows below this version are ghosts.
+    pub below: Version,
+}
+
+/// Something that is done when every partition of its topic has passed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pending {
+    /// A truncate at this version or before may leave rows that arrive late.
+    Truncate {
+        /// Topic of its record.
+        topic: Arc<str>,
+        /// Its incarnation.
+        topic_id: TopicId,
+        /// Its version.
+        version: Version,
+    },
+    /// Ghosts are to be swept.
+    Sweep(TopicId, Sweep),
+}
+
+impl Pending {
+    /// The topic whose partitions must pass it.
+    pub fn topic(&self) -> &Arc<str> {
+        match self {
+            Self::Truncate { topic, .. } | Self::Sweep(_, Sweep { topic, .. }) => topic,
+        }
+    }
+}
+
 /// A destination.
 pub trait Sink: Send {
     /// What it promises.
@@ -133,6 +173,13 @@ pub trait Sink: Send {
     /// Writes the batch. After an error the same batch may be applied again, whatever the
     /// outcome of the first attempt.
     fn apply<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Durable, SinkError>>;
+
+    /// Remembers that ghosts are to be swept, before anything behind the snapshot is acknowledged.
+    fn plan<'a>(&'a mut self, topic_id: TopicId, sweep: &'a Sweep) -> BoxFuture<'a, Result<(), SinkError>>;
+
+    /// Does what every partition of its topic has passed, and says how many rows it swept. Done twice
+    /// it changes nothing more.
+    fn finish<'a>(&'a mut self, pending: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>>;
 
     /// The group has offsets in these partitions from now on: to be remembered for
     /// [`Places::written`], so that a loss of them is noticed.

@@ -139,6 +139,7 @@ impl<'h> Pieces<'h> {
                 self.push(behind);
                 self.push(units);
             }
+            None if units.len() == 1 && self.bury_dependents(&mut units[0]) => self.push(units),
             None => {
                 let (first, second) = halved(units);
                 self.push(second);
@@ -163,10 +164,37 @@ impl<'h> Pieces<'h> {
         (letters, rest)
     }
 
-    fn push(&mut self, units: Vec<Unit>) {
+    fn push(&mut self, mut units: Vec<Unit>) {
+        units.retain(|unit| !unit.is_empty());
         if !units.is_empty() {
             self.todo.push(units);
         }
+    }
+
+    /// Takes out of a unit that must be told apart what would not be found any more then: a row that
+    /// came from another key and was not sent whole has its values in that one's changes, and the last
+    /// of them may never be written. True if there was any.
+    fn bury_dependents(&mut self, unit: &mut Unit) -> bool {
+        let sources: HashMap<(Arc<TableName>, Key), Place> =
+            unit.iter().map(|change| ((change.table.clone(), change.key.clone()), change.place())).collect();
+        let source = |change: &Change| {
+            let old = change.old_key.clone().filter(|_| !change.is_whole())?;
+            sources.get(&(change.table.clone(), old)).cloned()
+        };
+        let (mut kept, before) = (Unit::new(), unit.len());
+        for change in std::mem::take(unit) {
+            match source(&change) {
+                None => kept.push(change),
+                Some(place) => {
+                    let error = follows(&change, &place);
+                    let letter = DeadLetter::of_change(change, ErrorClass::FollowsADeadLetter, error);
+                    self.holds.set(&letter);
+                    self.bury(letter);
+                }
+            }
+        }
+        *unit = kept;
+        unit.len() < before
     }
 
     fn bury_follower(&mut self, change: Change, place: &Place) {

@@ -150,11 +150,28 @@ impl CommitPoint {
     }
 }
 
+/// How far a group is in a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionProgress {
+    /// Partition.
+    pub partition: Partition,
+    /// First offset in the log.
+    pub start: Offset,
+    /// Next offset to be written.
+    pub end: Offset,
+    /// The group's offset.
+    pub committed: Option<Offset>,
+}
+
 /// Where the group's offsets live.
 pub trait OffsetStore: Send + Sync {
     /// Commits next-to-read offsets and waits until they are stored. Offsets of partitions that are
     /// no longer ours are refused by the store; that is no failure of the run.
     fn commit<'a>(&'a self, offsets: &'a [CommitPoint]) -> BoxFuture<'a, Result<(), SourceError>>;
+
+    /// The ends of a topic's partitions now, and how far the group has committed each, by whichever
+    /// instance. None where that cannot be known before the source has ended.
+    fn progress<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<Option<Vec<PartitionProgress>>, SourceError>>;
 
     /// Leaves the group and stops the source's thread.
     fn close(&self) -> BoxFuture<'_, ()>;

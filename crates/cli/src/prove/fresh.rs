@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use settle_core::change::TableName;
-use settle_core::sink::{BoxFuture, Durable, Guarantee, PlacedPartition, Places, Sink, SinkError};
+use settle_core::position::TopicId;
+use settle_core::sink::{BoxFuture, Durable, Guarantee, Pending, PlacedPartition, Places, Sink, SinkError, Sweep};
 use settle_engine::config::Config;
 use settle_engine::contents::TargetTable;
 use settle_engine::inspection::{self, Scratch};
@@ -115,6 +116,14 @@ impl Sink for Listed {
             drop(tables);
             self.sink.apply(batch).await
         })
+    }
+
+    fn plan<'a>(&'a mut self, topic_id: TopicId, sweep: &'a Sweep) -> BoxFuture<'a, Result<(), SinkError>> {
+        self.sink.plan(topic_id, sweep)
+    }
+
+    fn finish<'a>(&'a mut self, pending: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>> {
+        self.sink.finish(pending)
     }
 
     /// The groups of a proof are gone after it: nothing of them is to be remembered.

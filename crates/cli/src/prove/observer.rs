@@ -7,7 +7,10 @@
 use std::sync::Arc;
 
 use settle_core::batch::Batch;
-use settle_core::sink::{BoxFuture, Durable, FailureKind, Guarantee, PlacedPartition, Places, Sink, SinkError};
+use settle_core::position::TopicId;
+use settle_core::sink::{
+    BoxFuture, Durable, FailureKind, Guarantee, Pending, PlacedPartition, Places, Sink, SinkError, Sweep,
+};
 use settle_engine::config::Target;
 use settle_engine::contents::{Contents, Look, TargetTable};
 use tokio::sync::Mutex;
@@ -124,6 +127,15 @@ impl Sink for Observed {
             self.observer.lock().await.meet(batch).await?;
             self.sink.apply(batch).await
         })
+    }
+
+    /// The pipeline itself sweeps, when it has passed the snapshot.
+    fn plan<'a>(&'a mut self, _: TopicId, _: &'a Sweep) -> BoxFuture<'a, Result<(), SinkError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn finish<'a>(&'a mut self, _: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>> {
+        Box::pin(async { Ok(0) })
     }
 
     /// The groups of a proof are gone after it: nothing of them is to be remembered.

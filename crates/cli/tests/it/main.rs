@@ -8,6 +8,7 @@ mod chain;
 mod child;
 mod dead_letters;
 mod faults;
+mod ghosts;
 mod kafka_into_clickhouse;
 mod kills;
 mod live;

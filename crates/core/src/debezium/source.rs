@@ -59,7 +59,7 @@ pub enum Snapshot {
     No,
     /// A full snapshot: initial, repeated, or blocking.
     Full,
-    /// The last row of a full snapshot.
+    /// The last row of its table in a full snapshot.
     FullLast,
     /// A chunk of an incremental one.
     Incremental,
@@ -69,9 +69,9 @@ impl Snapshot {
     fn of(raw: Option<&RawValue>) -> Self {
         match raw.map_or("null", RawValue::get) {
             "\"incremental\"" => Self::Incremental,
-            "\"last\"" => Self::FullLast,
+            "\"last\"" | "\"last_in_data_collection\"" => Self::FullLast,
             "null" | "false" | "\"false\"" => Self::No,
-            // `true`, `first`, `first_in_data_collection`, `last_in_data_collection`
+            // `true`, `first`, `first_in_data_collection`
             _ => Self::Full,
         }
     }

@@ -283,7 +283,7 @@ fn an_old_key_that_is_not_readable_is_none() {
 #[test]
 fn a_full_snapshot_behind_streamed_changes_is_reported_at_its_first_row() {
     fn told(lane: &mut Lane, sample: crate::sample::Sample) -> bool {
-        lane.feed(sample.at(0, lane.next())).unwrap().resnapshot
+        lane.feed(sample.at(0, lane.next())).unwrap().full.begins
     }
     let mut lane = strict();
     let snapshot = |lsn: u64, word: &str| postgres("r", (None, lsn), Some(lsn)).snapshot(word);

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail the test")]
 
 mod folding;
+mod ghosts;
 mod made_up;
 mod naive_schemes;
 mod new_logs;

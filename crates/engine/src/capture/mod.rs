@@ -21,7 +21,8 @@ use tokio::sync::mpsc::{self, Sender};
 
 use crate::log::Ends;
 use crate::source::{
-    Assignment, Chunk, CommitPoint, GroupOffsets, OffsetStore, Source, SourceError, SourceEvent, SourceFailure,
+    Assignment, Chunk, CommitPoint, GroupOffsets, OffsetStore, PartitionProgress, Source, SourceError, SourceEvent,
+    SourceFailure,
 };
 use crate::standing;
 use crate::topics::wanted;
@@ -338,6 +339,10 @@ struct CaptureOffsets {
 impl OffsetStore for CaptureOffsets {
     fn commit<'a>(&'a self, offsets: &'a [CommitPoint]) -> BoxFuture<'a, Result<(), SourceError>> {
         Box::pin(async move { self.files.iter().try_for_each(|file| file.commit(offsets)) })
+    }
+
+    fn progress<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<Vec<PartitionProgress>>, SourceError>> {
+        Box::pin(async { Ok(None) })
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -52,6 +52,7 @@ pub(crate) struct Sink {
     pub create: Option<toml::Value>,
     pub evolution: Option<String>,
     pub deletes: Option<String>,
+    pub on_resnapshot: Option<String>,
     #[serde(default)]
     pub meta: Meta,
 }
@@ -91,6 +92,7 @@ pub(crate) struct Table {
     #[serde(default)]
     pub columns: Ordered,
     pub deletes: Option<String>,
+    pub on_resnapshot: Option<String>,
     #[serde(default)]
     pub exclude: Vec<String>,
     #[serde(default)]

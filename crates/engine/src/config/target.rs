@@ -29,6 +29,16 @@ pub enum Evolution {
     Ignore,
 }
 
+/// What happens to rows that a full snapshot taken again does not refresh.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnResnapshot {
+    /// They stay; it is reported that they may be ghosts.
+    #[default]
+    Report,
+    /// They are deleted once all of the snapshot is applied.
+    Sweep,
+}
+
 /// Names of the columns that Settle adds to a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetaNames {
@@ -62,6 +72,8 @@ pub struct TableRule {
     pub columns: Vec<(String, String)>,
     /// Overrides the sink's default.
     pub deletes: Option<Deletes>,
+    /// Overrides the sink's default.
+    pub on_resnapshot: Option<OnResnapshot>,
     /// Columns that are not written.
     pub exclude: Vec<String>,
     /// Only these columns are written, where not empty (key columns always are).
@@ -77,6 +89,8 @@ pub struct Target {
     pub tables: BTreeMap<String, TableRule>,
     /// How deletes leave tables whose rule does not say; the sink's own default where none.
     pub deletes: Option<Deletes>,
+    /// Rows that a full snapshot taken again does not refresh, in tables whose rule does not say.
+    pub on_resnapshot: OnResnapshot,
     /// Names of the added columns.
     pub meta: MetaNames,
     /// New columns in the middle of a topic.
@@ -93,6 +107,11 @@ impl Target {
         self.tables.get(&table.to_string())
     }
 
+    /// What happens to ghosts of a source table.
+    pub fn on_resnapshot(&self, table: &TableName) -> OnResnapshot {
+        self.rule(table).and_then(|rule| rule.on_resnapshot).unwrap_or(self.on_resnapshot)
+    }
+
     /// The target table's name.
     pub fn table_name(&self, table: &TableName) -> String {
         self.rule(table).and_then(|rule| rule.name.clone()).unwrap_or_else(|| table.name.to_string())
@@ -103,6 +122,8 @@ impl Target {
 pub(crate) fn check(raw: &raw::Config, sink: &SinkConfig) -> Result<Target, String> {
     let deletes = [("soft", Deletes::Soft), ("hard", Deletes::Hard)];
     let fallback = choice("[sink] deletes", raw.sink.deletes.as_deref(), &deletes)?;
+    let resnapshots = [("report", OnResnapshot::Report), ("sweep", OnResnapshot::Sweep)];
+    let on_resnapshot = choice("[sink] on_resnapshot", raw.sink.on_resnapshot.as_deref(), &resnapshots)?;
     let evolution = choice(
         "[sink] evolution",
         raw.sink.evolution.as_deref(),
@@ -126,6 +147,8 @@ pub(crate) fn check(raw: &raw::Config, sink: &SinkConfig) -> Result<Target, Stri
             ));
         }
         let own = choice(&format!("[tables.\"{table}\"] deletes"), rule.deletes.as_deref(), &deletes)?;
+        let rule_key = format!("[tables.\"{table}\"] on_resnapshot");
+        let own_resnapshot = choice(&rule_key, rule.on_resnapshot.as_deref(), &resnapshots)?;
         let deletes = own.or(fallback);
         if deletes == Some(Deletes::Hard) && matches!(sink, SinkConfig::ClickHouse { .. }) {
             return Err(HARD_IN_CLICKHOUSE.to_owned());
@@ -136,6 +159,7 @@ pub(crate) fn check(raw: &raw::Config, sink: &SinkConfig) -> Result<Target, Stri
                 name: rule.name.clone(),
                 columns: rule.columns.0.clone(),
                 deletes,
+                on_resnapshot: own_resnapshot,
                 exclude: rule.exclude.clone(),
                 include: rule.include.clone(),
                 rename: rule.rename.clone(),
@@ -150,6 +174,7 @@ pub(crate) fn check(raw: &raw::Config, sink: &SinkConfig) -> Result<Target, Stri
     Ok(Target {
         tables,
         deletes: fallback,
+        on_resnapshot: on_resnapshot.unwrap_or_default(),
         meta: MetaNames {
             op: meta.op.clone().unwrap_or(names.op),
             source_ts_ms: meta.source_ts_ms.clone().unwrap_or(names.source_ts_ms),

@@ -173,6 +173,16 @@ impl<'a> Attempt<'a> {
             (Event::Truncate(truncate), Some(version)) => truncate.version = version,
             _ => {}
         }
+        if let Event::Change(change) = &fed.event
+            && change.old_key.is_some()
+            && !change.is_whole()
+        {
+            return Err(
+                "it leaves out columns, whose values were under another key; a later record that carries the whole \
+                        row, or a new snapshot of it, brings them"
+                    .to_owned(),
+            );
+        }
         if is_masked(&fed.event)
             && let Some(before) = self.open_before(at, open)
         {
@@ -242,7 +252,7 @@ impl<'a> Attempt<'a> {
 }
 
 fn copied(fed: &Fed) -> Fed {
-    Fed { event: fed.event.clone(), floor: fed.floor.clone(), resnapshot: fed.resnapshot }
+    Fed { event: fed.event.clone(), floor: fed.floor.clone(), full: fed.full }
 }
 
 fn is_masked(event: &Event) -> bool {

@@ -19,8 +19,11 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 
 use super::client::Consumer;
+use super::config::KafkaConfig;
 use super::failure::{Verdict, judge, of_call};
-use crate::source::{CommitPoint, OffsetStore, SourceError, SourceFailure};
+use super::survey::survey;
+use crate::log::LogPartition;
+use crate::source::{CommitPoint, OffsetStore, PartitionProgress, SourceError, SourceFailure};
 
 /// How long a commit is waited for; it goes on after that, and a later one comes after it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -154,6 +157,7 @@ pub(super) fn work(mut orders: mpsc::Receiver<Order>, ownership: &Arc<Ownership>
 pub(super) struct Group {
     pub(super) name: String,
     pub(super) brokers: String,
+    pub(super) config: KafkaConfig,
     pub(super) orders: mpsc::Sender<Order>,
     pub(super) closing: watch::Sender<bool>,
     pub(super) closed: watch::Receiver<bool>,
@@ -217,6 +221,21 @@ fn is_rebalance(code: RDKafkaErrorCode) -> bool {
 impl OffsetStore for Group {
     fn commit<'a>(&'a self, points: &'a [CommitPoint]) -> BoxFuture<'a, Result<(), SourceError>> {
         Box::pin(self.commit(points))
+    }
+
+    fn progress<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<Option<Vec<PartitionProgress>>, SourceError>> {
+        Box::pin(async move {
+            // A client of its own: the consumer's main queue is the reader's.
+            let asked = KafkaConfig { topics: vec![topic.to_owned()], instance: None, ..self.config.clone() };
+            let found = survey(asked).await?;
+            let part = |LogPartition { partition, start, end, committed, .. }| PartitionProgress {
+                partition,
+                start,
+                end,
+                committed,
+            };
+            Ok(Some(found.into_iter().map(part).collect()))
+        })
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

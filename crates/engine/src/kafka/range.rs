@@ -22,7 +22,8 @@ use super::intake::{Intake, Look};
 use super::start::{self, Start};
 use super::topic_id::topic_ids;
 use crate::source::{
-    Assignment, CommitPoint, GroupOffsets, OffsetStore, Source, SourceError, SourceEvent, SourceFailure,
+    Assignment, CommitPoint, GroupOffsets, OffsetStore, PartitionProgress, Source, SourceError, SourceEvent,
+    SourceFailure,
 };
 
 /// How long one question may take.
@@ -62,6 +63,10 @@ struct Nowhere;
 impl OffsetStore for Nowhere {
     fn commit<'a>(&'a self, _: &'a [CommitPoint]) -> BoxFuture<'a, Result<(), SourceError>> {
         Box::pin(async { Ok(()) })
+    }
+
+    fn progress<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<Vec<PartitionProgress>>, SourceError>> {
+        Box::pin(async { Ok(None) })
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -46,7 +46,14 @@ pub fn start(config: KafkaConfig, capacity: usize) -> Result<Source, SourceError
     let (ended, closed) = watch::channel(false);
     let (orders, ordered) = mpsc::channel(1);
     let shared = Arc::new(Shared::default());
-    let group = Group { name: config.group.clone(), brokers: config.brokers.clone(), orders, closing, closed };
+    let group = Group {
+        name: config.group.clone(),
+        brokers: config.brokers.clone(),
+        config: config.clone(),
+        orders,
+        closing,
+        closed,
+    };
     let offsets = GroupOffsets { move_command: Some(start::move_command(&config)) };
     let outlet = Outlet::new(events, asked_to_close);
     let committing = shared.clone();

@@ -32,9 +32,9 @@ pub(super) struct Commits {
 }
 
 impl Commits {
-    pub(super) fn new(store: Box<dyn OffsetStore>) -> Self {
+    pub(super) fn new(store: Arc<dyn OffsetStore>) -> Self {
         Self {
-            store: store.into(),
+            store,
             pending: BTreeMap::new(),
             running: None,
             retry_at: None,

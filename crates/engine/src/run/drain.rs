@@ -109,13 +109,31 @@ impl Run {
                 }
             }
         }
-        // A writer that has ended remembers nothing more: the next run tells it.
-        if !self.writer_ended
-            && let Ok(Some(told)) = self.tell_stored().await
-        {
-            let _ = tokio::time::timeout_at(self.drain_limit(), told).await;
+        // A writer that has ended does nothing more: the next run does it.
+        if !self.writer_ended {
+            self.last_orders().await;
         }
         Ok(Drained::Whole)
+    }
+
+    /// What the destination is told when everything is committed, as far as it may take time.
+    async fn last_orders(&mut self) {
+        let limit = self.drain_limit();
+        if let Ok(Some(told)) = self.tell_stored().await {
+            let _ = tokio::time::timeout_at(limit, told).await;
+        }
+        if !self.passing.is_idle() {
+            let all_read = self.source_ended && self.line.all_fed();
+            let asked = tokio::time::timeout_at(limit, self.passing.at_the_end(all_read)).await;
+            if let Ok(Some(answer)) = self.finish_passed(asked.unwrap_or_default()).await {
+                self.finishing.push(answer);
+            }
+        }
+        for answer in std::mem::take(&mut self.finishing) {
+            if let Ok(Ok(swept)) = tokio::time::timeout_at(limit, answer).await {
+                self.report.swept += swept;
+            }
+        }
     }
 
     pub(super) async fn finish(mut self, why: End) -> Report {
@@ -134,6 +152,7 @@ impl Run {
         report.redelivered = self.line.redelivered;
         report.batches = self.line.batches;
         report.committed = self.commits.committed();
+        report.possible_ghosts = std::mem::take(&mut self.line.ghosts.suspected);
         report.broken_invariants = invariant::broken().map(|(name, times)| (name.to_owned(), times)).collect();
         report
     }

@@ -1,23 +1,26 @@
 //! The loop itself: one `select!` says what happened, one `match` decides.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use settle_core::batch::Batch;
 use settle_core::position::Partition;
-use settle_core::sink::PlacedPartition;
+use settle_core::sink::{Pending, PlacedPartition};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::attempts::Patience;
 use super::commits::Commits;
 use super::line::Line;
+use super::passed::Passing;
 use super::progress::{self, Show};
 use super::report::{End, Report};
 use super::writer::{self, Applied, Order};
 use super::{Destination, Ended, Options, RunError, gap};
 use crate::config::Target;
 use crate::shutdown::{Request, Shutdown};
-use crate::source::{Assignment, GroupOffsets, Source, SourceError, SourceEvent, SourceFailure};
+use crate::source::{Assignment, GroupOffsets, OffsetStore, Source, SourceError, SourceEvent, SourceFailure};
 
 /// Runs the pipeline from `source` to `sink` until it ends.
 pub async fn run(
@@ -36,9 +39,12 @@ pub async fn run(
     let mut line = Line::new(options.limits, options.lone_tombstones, options.max_messages, target);
     line.sets_aside = destination.dead_letters.is_some();
     let writer = tokio::spawn(writer::write(destination, order_queue, proof_sender, show.pause, patience));
+    let store: Arc<dyn OffsetStore> = source.offsets.into();
     let mut run = Run {
         line,
-        commits: Commits::new(source.offsets),
+        passing: Passing::new(store.clone()),
+        finishing: Vec::new(),
+        commits: Commits::new(store),
         group: source.group,
         known_to_sink: BTreeMap::new(),
         events: source.events,
@@ -68,6 +74,7 @@ enum Happened {
     Stop,
     Proof(Option<Applied>),
     Committed(Result<(), SourceError>),
+    Passed(Vec<Pending>),
     Source(Option<SourceEvent>),
     Due,
     Idle,
@@ -82,6 +89,10 @@ pub(super) struct Revoking {
 pub(super) struct Run {
     pub(super) line: Line,
     pub(super) commits: Commits,
+    /// What is done when everything has passed it.
+    pub(super) passing: Passing,
+    /// What the destination is doing of that.
+    pub(super) finishing: Vec<oneshot::Receiver<u64>>,
     /// Where the group's offsets are kept.
     pub(super) group: GroupOffsets,
     /// Partitions held or once held; true where the destination knows that the group has offsets.
@@ -119,6 +130,11 @@ impl Run {
                     result.map_err(RunError::Source)?;
                     self.tell_stored().await?;
                 }
+                Happened::Passed(passed) => {
+                    if let Some(answer) = self.finish_passed(passed).await? {
+                        self.finishing.push(answer);
+                    }
+                }
                 Happened::Source(event) => self.on_source(event).await?,
                 Happened::Due => {}
                 Happened::Idle => return Ok(End::Idle),
@@ -146,6 +162,7 @@ impl Run {
             () = self.shutdown.at_least(Request::Drain) => Happened::Stop,
             applied = self.proofs.recv() => Happened::Proof(applied),
             result = self.commits.next() => Happened::Committed(result),
+            passed = self.passing.next() => Happened::Passed(passed),
             event = self.events.recv(), if takes => Happened::Source(event),
             () = at(due) => Happened::Due,
             () = at(idle), if takes => Happened::Idle,
@@ -158,6 +175,7 @@ impl Run {
     async fn advance(&mut self) -> Result<(), RunError> {
         loop {
             let fed = self.line.feed(self.now_ms());
+            self.plan_sweeps().await?;
             while let Some(batch) = self.line.next_batch(self.now_ms()) {
                 self.hand_over(Order::Apply(Box::new(batch))).await?;
             }
@@ -204,8 +222,42 @@ impl Run {
         self.writer_ended |= result.is_err();
         let (batch, proof) = result?;
         self.report.bury(buried);
+        self.wait_for_truncates(&batch);
         self.commits.add(self.line.settle(&batch, proof));
         Ok(())
+    }
+
+    /// Rows from before a truncate may still come from other partitions.
+    fn wait_for_truncates(&mut self, batch: &Batch) {
+        for truncate in batch.truncates() {
+            let topic = truncate.record.partition.topic.clone();
+            if let Some(topic_id) = self.line.topic_id(&topic) {
+                self.passing.wait_for(Pending::Truncate { topic, topic_id, version: truncate.version });
+            }
+        }
+    }
+
+    /// Has the destination remember sweeps before the snapshots' rows are acknowledged.
+    async fn plan_sweeps(&mut self) -> Result<(), RunError> {
+        for sweep in std::mem::take(&mut self.line.sweeps) {
+            let Some(topic_id) = self.line.topic_id(&sweep.topic) else { continue };
+            self.passing.wait_for(Pending::Sweep(topic_id, sweep.clone()));
+            self.hand_over(Order::Plan(topic_id, sweep)).await?;
+        }
+        Ok(())
+    }
+
+    /// Has the destination do what everything has passed. Gives the answer to wait for.
+    pub(super) async fn finish_passed(
+        &mut self,
+        passed: Vec<Pending>,
+    ) -> Result<Option<oneshot::Receiver<u64>>, RunError> {
+        if passed.is_empty() {
+            return Ok(None);
+        }
+        let (reply, answer) = oneshot::channel();
+        self.hand_over(Order::Finish(passed, reply)).await?;
+        Ok(Some(answer))
     }
 
     async fn on_source(&mut self, event: Option<SourceEvent>) -> Result<(), RunError> {
@@ -283,6 +335,9 @@ impl Run {
             }
         };
         gap::refuse(&assignments, &places, &self.group)?;
+        for pending in &places.pending {
+            self.passing.wait_for(pending.clone());
+        }
         for part in parts {
             let knows = places.wrote(part.topic_id, &part.partition);
             self.known_to_sink.insert(part.partition.clone(), (part, knows));

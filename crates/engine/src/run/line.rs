@@ -9,10 +9,11 @@ use settle_core::lane::{Fed, Lane, LoneTombstones, Past};
 use settle_core::ledger::Ledger;
 use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::record::Record;
-use settle_core::sink::{Durable, Places};
+use settle_core::sink::{Durable, Places, Sweep};
 use settle_core::tally::Tally;
 
 use super::RunError;
+use super::ghosts::Ghosts;
 use super::owners::Owners;
 use crate::config::Target;
 use crate::source::{Assignment, Chunk, CommitPoint};
@@ -40,6 +41,10 @@ struct Slot {
 pub(super) struct Line {
     slots: BTreeMap<Partition, Slot>,
     owners: Owners,
+    target: Target,
+    pub(super) ghosts: Ghosts,
+    /// Sweeps to be planned before the next batch is handed over.
+    pub(super) sweeps: Vec<Sweep>,
     /// Greatest next offset ever read here, per partition: survives revocations.
     high: BTreeMap<Partition, Offset>,
     fold: Fold,
@@ -74,7 +79,10 @@ impl Line {
         target: Target,
     ) -> Self {
         Self {
-            owners: Owners::new(target),
+            owners: Owners::new(target.clone()),
+            target,
+            ghosts: Ghosts::default(),
+            sweeps: Vec::new(),
             slots: BTreeMap::new(),
             high: BTreeMap::new(),
             fold: Fold::new(limits),
@@ -183,6 +191,9 @@ impl Line {
                 self.must_cut = true;
                 return Ok(());
             }
+            if let Some(sweep) = self.ghosts.follow(&fed.event, fed.full, &self.target) {
+                self.sweeps.push(sweep);
+            }
             self.fold.push(&partition, offset, fed.event, fed.floor, now_ms)?;
             self.count(partition, offset);
         }
@@ -222,6 +233,12 @@ impl Line {
             slot.lane.pass(end);
             self.fold.pass(partition, next, end, now_ms);
         }
+    }
+
+    /// The incarnation of a topic of which partitions are held.
+    pub(super) fn topic_id(&self, topic: &str) -> Option<TopicId> {
+        let slot = self.slots.iter().find(|(partition, _)| *partition.topic == *topic);
+        slot.and_then(|(_, slot)| slot.topic_id)
     }
 
     /// True if there is room for more from the source.

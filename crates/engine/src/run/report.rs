@@ -59,6 +59,10 @@ pub struct Report {
     pub dead_letters_by_class: BTreeMap<String, u64>,
     /// Dead letters whose bytes were too many for where they are kept: their origin is.
     pub dlq_truncated: u64,
+    /// Source tables that may hold ghosts: a full snapshot was taken again.
+    pub possible_ghosts: Vec<String>,
+    /// Ghosts that were swept.
+    pub swept: u64,
     /// Partitions assigned, counting every assignment.
     pub assigned: u64,
     /// Partitions revoked in an orderly way.

@@ -10,7 +10,7 @@ use settle_core::batch::Batch;
 use settle_core::holds::Holds;
 use settle_core::policy::{Verdict, decide};
 use settle_core::position::{Partition, TopicId};
-use settle_core::sink::{Durable, FailureKind, PlacedPartition, Places, Sink, SinkError};
+use settle_core::sink::{Durable, FailureKind, Pending, PlacedPartition, Places, Sink, SinkError, Sweep};
 use settle_core::unfold::{Pieces, Ready, prepare};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -27,6 +27,10 @@ pub(super) enum Order {
     Apply(Box<Batch>),
     /// The group has offsets of these partitions from now on.
     Stored(Vec<PlacedPartition>, oneshot::Sender<()>),
+    /// Ghosts are to be swept when everything has passed.
+    Plan(TopicId, Sweep),
+    /// Everything has passed these. Answered with the rows swept.
+    Finish(Vec<Pending>, oneshot::Sender<u64>),
 }
 
 /// A batch with its proof, or why there is none.
@@ -62,6 +66,25 @@ pub(super) async fn write(
                 }
                 let _ = reply.send(());
             }
+            Order::Plan(topic_id, sweep) => {
+                if let Err(error) = writer.plan(topic_id, &sweep, &mut attempts).await {
+                    let (result, buried) = (Err(RunError::Sink(error)), Buried::default());
+                    // Whoever waits for a proof hears why there is none.
+                    let _ = proofs.send(Applied { result, buried, retries: attempts.made }).await;
+                    return;
+                }
+            }
+            Order::Finish(passed, reply) => {
+                let mut swept = 0;
+                for pending in &passed {
+                    match writer.finish(pending, &mut attempts).await {
+                        Ok(rows) => swept += rows,
+                        // It stays recorded, and the next run does it.
+                        Err(error) => tracing::warn!(error = %error, "what was put off could not be done yet"),
+                    }
+                }
+                let _ = reply.send(swept);
+            }
             Order::Apply(batch) => {
                 let mut buried = Buried::default();
                 let result = writer.settle(batch, &mut attempts, &mut buried).await;
@@ -95,6 +118,24 @@ impl Writer {
         self.topic_ids.extend(parts.iter().map(|part| (part.partition.clone(), part.topic_id)));
         self.holds.open(parts.iter().map(|part| &part.partition), places.holds.clone());
         Ok(places)
+    }
+
+    async fn plan(&mut self, topic_id: TopicId, sweep: &Sweep, attempts: &mut Attempts<'_>) -> Result<(), SinkError> {
+        loop {
+            match self.sink.plan(topic_id, sweep).await {
+                Ok(()) => return Ok(()),
+                Err(error) => attempts.wait_after(error).await?,
+            }
+        }
+    }
+
+    async fn finish(&mut self, pending: &Pending, attempts: &mut Attempts<'_>) -> Result<u64, SinkError> {
+        loop {
+            match self.sink.finish(pending).await {
+                Ok(rows) => return Ok(rows),
+                Err(error) => attempts.wait_after(error).await?,
+            }
+        }
     }
 
     /// Makes everything of the batch durable, each record in its place.

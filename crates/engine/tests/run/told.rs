@@ -11,7 +11,7 @@ use settle_core::holds::{Hold, HoldNote};
 use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::record::Record;
 use settle_core::sink::{
-    BoxFuture, Durable, FailureKind, Guarantee, Outcome, PlacedPartition, Places, Sink, SinkError,
+    BoxFuture, Durable, FailureKind, Guarantee, Outcome, Pending, PlacedPartition, Places, Sink, SinkError, Sweep,
 };
 use settle_engine::config::Target;
 use settle_engine::config::dlq::DlqLimit;
@@ -20,7 +20,8 @@ use settle_engine::run::progress::Watch;
 use settle_engine::run::{Destination, Ended, Options, progress, run};
 use settle_engine::shutdown::{self, Stopper};
 use settle_engine::source::{
-    Assignment, Chunk, CommitPoint, GroupOffsets, OffsetStore, Source, SourceError, SourceEvent, SourceFailure,
+    Assignment, Chunk, CommitPoint, GroupOffsets, OffsetStore, PartitionProgress, Source, SourceError, SourceEvent,
+    SourceFailure,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -264,6 +265,14 @@ impl Sink for SinkHandle {
         })
     }
 
+    fn plan<'a>(&'a mut self, _: TopicId, _: &'a Sweep) -> BoxFuture<'a, Result<(), SinkError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn finish<'a>(&'a mut self, _: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>> {
+        Box::pin(async { Ok(0) })
+    }
+
     fn stored<'a>(&'a mut self, _parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>> {
         Box::pin(async { Ok(()) })
     }
@@ -370,6 +379,10 @@ impl OffsetStore for OffsetsHandle {
                 .send_modify(|all| all.extend(offsets.iter().map(|point| (point.partition.number, point.offset))));
             Ok(())
         })
+    }
+
+    fn progress<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<Vec<PartitionProgress>>, SourceError>> {
+        Box::pin(async { Ok(None) })
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -73,6 +73,18 @@ impl Client {
         })
     }
 
+    /// The number that a query finds, as `found`.
+    pub(crate) async fn number(&self, operation: &str, sql: &str) -> Result<u64, SinkError> {
+        #[derive(serde::Deserialize)]
+        struct Found {
+            found: String,
+        }
+        let sql = format!("SELECT toString(found) AS found FROM ({sql})");
+        let rows: Vec<Found> = self.rows(operation, &sql).await?;
+        let found = rows.first().and_then(|row| row.found.parse().ok());
+        found.ok_or_else(|| unexpected(operation, "an answer that is no number"))
+    }
+
     /// Runs a query that ends with its FORMAT and reads the bytes of its answer; none where they are
     /// more than `limit`.
     pub(crate) async fn fetch(&self, operation: &str, sql: &str, limit: usize) -> Result<Option<Bytes>, SinkError> {

@@ -34,6 +34,7 @@ mod server;
 mod sink;
 mod standings;
 mod stored;
+mod sweeps;
 mod table;
 mod truncates;
 mod validate;

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashSet};
 use settle_core::batch::Batch;
 use settle_core::position::TopicId;
 use settle_core::sink::{
-    BoxFuture, Durable, FailureKind, Guarantee, Outcome, PlacedPartition, Places, Sink, SinkError,
+    BoxFuture, Durable, FailureKind, Guarantee, Outcome, Pending, PlacedPartition, Places, Sink, SinkError, Sweep,
 };
 use settle_core::version::Version;
 
@@ -18,8 +18,8 @@ use super::destination::Destination;
 use super::holds::HoldFacts;
 use super::meta::Meta;
 use super::server::Server;
-use super::standings;
 use super::truncates;
+use super::{standings, sweeps};
 use crate::config::{Deletes, Target};
 use crate::epochs::{RecordedEpoch, placed};
 
@@ -80,7 +80,21 @@ impl ClickHouse {
         let holds = self.holds.open(client, parts).await?;
         let epochs = placed(&standings::epochs(&self.meta, client).await?, parts);
         let written = standings::of_group(&self.meta, client, &self.group, parts).await?;
-        Ok(Places { floors, holds, epochs, written, ..Places::default() })
+        let mut pending = sweeps::pending(&self.server, &self.meta, parts).await?;
+        pending.extend(truncates::pending(&self.server, &self.meta, parts).await?);
+        Ok(Places { floors, holds, epochs, written, pending, ..Places::default() })
+    }
+
+    async fn finish_one(&mut self, pending: &Pending) -> Result<u64, SinkError> {
+        match pending {
+            Pending::Sweep(topic_id, sweep) => {
+                sweeps::sweep(&self.server, &self.meta, &self.target, *topic_id, sweep).await
+            }
+            Pending::Truncate { topic_id, version, .. } => {
+                let (id, passed) = (*topic_id, *version);
+                self.finish_pending(|topic_id, version| topic_id == id && version <= passed).await.map(|_| 0)
+            }
+        }
     }
 
     /// The epochs recorded. Prepares the database where nothing was written yet.
@@ -158,6 +172,14 @@ impl Sink for ClickHouse {
 
     fn apply<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Durable, SinkError>> {
         Box::pin(self.apply_batch(batch))
+    }
+
+    fn plan<'a>(&'a mut self, topic_id: TopicId, sweep: &'a Sweep) -> BoxFuture<'a, Result<(), SinkError>> {
+        Box::pin(sweeps::plan(&self.server, &self.meta, topic_id, sweep))
+    }
+
+    fn finish<'a>(&'a mut self, pending: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>> {
+        Box::pin(self.finish_one(pending))
     }
 
     fn stored<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>> {

@@ -18,7 +18,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use serde::Deserialize;
 use settle_core::change::Truncate;
 use settle_core::position::TopicId;
-use settle_core::sink::{FailureKind, SinkError};
+use settle_core::sink::{FailureKind, Pending, PlacedPartition, SinkError};
 use settle_core::truncate::{Cut, Cuts, LogOrder};
 use settle_core::version::Version;
 
@@ -159,6 +159,21 @@ struct FoundRow {
 async fn any(server: &Server, operation: &str, name: &QualifiedName, condition: &str) -> Result<bool, SinkError> {
     let sql = format!("SELECT 1 AS settle_found FROM {name} WHERE {condition} LIMIT 1{CONSISTENTLY}");
     Ok(!server.client.rows::<FoundRow>(operation, &sql).await?.is_empty())
+}
+
+/// The truncates that are pending, of the topics of these partitions.
+pub(crate) async fn pending(
+    server: &Server,
+    meta: &Meta,
+    parts: &[PlacedPartition],
+) -> Result<Vec<Pending>, SinkError> {
+    let facts = meta.of_kind(&server.client, KIND_PENDING).await?;
+    let pending = |fact: Fact| {
+        let part = parts.iter().find(|part| part.topic_id == fact.topic_id)?;
+        let topic = part.partition.topic.clone();
+        Some(Pending::Truncate { topic, topic_id: fact.topic_id, version: Version::from(fact.value) })
+    };
+    Ok(facts.into_iter().filter_map(pending).collect())
 }
 
 /// Carries out, for the last time, the truncates that are pending and whose position `passed` says

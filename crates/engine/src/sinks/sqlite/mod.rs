@@ -25,6 +25,7 @@ pub mod scratch;
 mod shape;
 mod sink;
 mod standings;
+mod sweeps;
 mod table;
 mod validate;
 

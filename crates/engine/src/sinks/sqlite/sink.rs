@@ -2,7 +2,10 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 use settle_core::batch::Batch;
-use settle_core::sink::{BoxFuture, Durable, Guarantee, Outcome, PlacedPartition, Places, Sink, SinkError};
+use settle_core::position::TopicId;
+use settle_core::sink::{
+    BoxFuture, Durable, Guarantee, Outcome, Pending, PlacedPartition, Places, Sink, SinkError, Sweep,
+};
 use std::collections::HashMap;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
@@ -10,7 +13,7 @@ use super::apply::{self, State};
 use super::config::SqliteConfig;
 use super::connection::{self, FileId};
 use super::failure::{self, During, is_connection_lost};
-use super::{holds, meta, positions, standings};
+use super::{holds, meta, positions, standings, sweeps};
 use crate::config::target::Target;
 use crate::epochs::{RecordedEpoch, placed};
 
@@ -50,7 +53,8 @@ impl Sqlite {
             let all = standings::epochs(connection)?;
             let written = standings::of_group(connection, &state.group, parts)?;
             let holds = holds::read(connection, parts)?;
-            Ok(Places { floors, applied, holds, epochs: placed(&all, parts), written })
+            let pending = sweeps::pending(connection, parts)?;
+            Ok(Places { floors, applied, holds, epochs: placed(&all, parts), written, pending })
         })
     }
 
@@ -140,6 +144,25 @@ impl Sink for Sqlite {
 
     fn apply<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Durable, SinkError>> {
         Box::pin(async move { blocking(|| self.apply_now(batch)) })
+    }
+
+    fn plan<'a>(&'a mut self, topic_id: TopicId, sweep: &'a Sweep) -> BoxFuture<'a, Result<(), SinkError>> {
+        let plan = move |connection: &Connection, _: &mut State| sweeps::plan(connection, topic_id, sweep);
+        Box::pin(async move { blocking(|| self.in_transaction("plan a sweep in", plan)) })
+    }
+
+    fn finish<'a>(&'a mut self, pending: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>> {
+        Box::pin(async move {
+            match pending {
+                // Every batch reads the truncates in its own transaction: nothing is left to do.
+                Pending::Truncate { .. } => Ok(0),
+                Pending::Sweep(topic_id, sweep) => blocking(|| {
+                    self.in_transaction("sweep ghosts from", |connection, state| {
+                        sweeps::sweep(connection, &state.target, *topic_id, sweep)
+                    })
+                }),
+            }
+        })
     }
 
     fn stored<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>> {
