@@ -180,8 +180,9 @@ impl<'h> Pieces<'h> {
             old.is_some_and(|old| keys.contains(&(change.table.clone(), old)))
         };
         let (dependents, kept): (Unit, Unit) = std::mem::take(unit).into_iter().partition(needs);
-        // A delete writes no value. Where nothing else is left, the refusal was not of what is left.
-        let class = if ends_in_deletes(&kept) { class_of(error) } else { ErrorClass::FollowsADeadLetter };
+        // A delete writes no value. Where nothing else is left, the one that was taken out was refused.
+        let is_certain = dependents.len() == 1 && ends_in_deletes(&kept);
+        let class = if is_certain { class_of(error) } else { ErrorClass::FollowsADeadLetter };
         let any = !dependents.is_empty();
         for change in dependents {
             let text = match class {
