@@ -1,6 +1,7 @@
 //! Arguments, parsed and nothing more: no file is read here.
 
 pub mod dlq;
+pub mod replay;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,12 +42,18 @@ pub enum LogFormat {
 pub enum Command {
     /// Run the pipeline
     Run(RunArgs),
-    /// Check configuration, source and destination; exit 0 only if a run would start
+    /// Check configuration, source, records and destination; exit 0 only if a run would start
     Check(CheckArgs),
-    /// Print the target tables' DDL for the topics
+    /// Print the DDL of everything that a run would make for the topics
     Ddl(DdlArgs),
     /// Replay the log beside the pipeline and show that nothing changes; or compare with the log applied anew
     Prove(ProveArgs),
+    /// Where the pipeline stands: lag, members, tables, dead letters. Joins nothing
+    Status(replay::StatusArgs),
+    /// How the records of one row were read, what beat what, and what the destination has of it
+    Explain(replay::ExplainArgs),
+    /// A stretch of the log again, through the destination's guard; moves no offset
+    Replay(replay::ReplayArgs),
     /// Where a source's positions begin anew (a restored database, a topic made anew): list or begin one
     Epoch(EpochArgs),
     /// The records that could not be applied: list, show, retry or drop them
@@ -97,7 +104,7 @@ pub enum ReportFormat {
 /// `settle check`
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// Records sampled per topic
+    /// Records sampled per partition
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub sample: usize,
 }
@@ -105,7 +112,7 @@ pub struct CheckArgs {
 /// `settle ddl`
 #[derive(Debug, Args)]
 pub struct DdlArgs {
-    /// Records sampled per topic
+    /// Records sampled per partition
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub sample: usize,
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use settle_core::policy::{Verdict, decide};
 use settle_core::sink::SinkError;
+pub use settle_engine::finding::chain;
 use settle_engine::run::RunError;
 use settle_engine::scan::ScanError;
 use settle_engine::source::{SourceError, SourceFailure};
@@ -31,14 +32,6 @@ pub enum Exit {
     Bug = 70,
     /// Stopped by a signal, drained.
     Interrupted = 130,
-}
-
-impl Exit {
-    /// The first failure decides.
-    #[must_use]
-    pub fn worse(self, other: Self) -> Self {
-        if self == Self::Done { other } else { self }
-    }
 }
 
 impl From<Exit> for ExitCode {
@@ -82,21 +75,6 @@ pub(crate) fn of_scan(error: &ScanError) -> Exit {
         ScanError::Source(source) => fail(of_source(source), error),
         ScanError::Interrupted => fail(Exit::Interrupted, error),
     }
-}
-
-/// An error with everything beneath it, one line.
-pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(error) = next {
-        let beneath = error.to_string();
-        if !text.contains(&beneath) {
-            text.push_str(": ");
-            text.push_str(&beneath);
-        }
-        next = error.source();
-    }
-    text
 }
 
 /// Prints the error and gives its exit back.

@@ -12,12 +12,15 @@ pub mod demo;
 pub mod dlq;
 pub mod epoch;
 pub mod exit;
+pub mod explain;
 mod logs;
 mod progress;
 pub mod prove;
+pub mod replay;
 mod report;
 pub mod run;
 pub mod simulate;
+pub mod status;
 
 use args::{Cli, Command};
 use exit::Exit;
@@ -41,6 +44,18 @@ pub fn execute(cli: Cli) -> Exit {
         Command::Prove(args) => {
             logs::start(logs, "warn");
             prove::execute(&cli.config, &args)
+        }
+        Command::Status(args) => {
+            logs::start(logs, "warn");
+            status::execute(&cli.config, &args)
+        }
+        Command::Explain(args) => {
+            logs::start(logs, "warn");
+            explain::execute(&cli.config, &args)
+        }
+        Command::Replay(args) => {
+            logs::start(logs, "warn");
+            replay::execute(&cli.config, &args)
         }
         Command::Epoch(args) => {
             logs::start(logs, "warn");

@@ -10,12 +10,17 @@ use settle_engine::run::{self, Destination, End, Ended, Options, progress};
 use settle_engine::shutdown::{self, Stopper};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::RunArgs;
+use settle_engine::source::Source;
+
+use crate::args::{ReportFormat, RunArgs};
 use crate::exit::{self, Exit, fail};
 use crate::{progress as bar, report};
 
 /// How long a bounded run waits for a source or sink that is away, where nothing else is said.
-const BOUNDED_DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const BOUNDED_DEADLINE: Duration = Duration::from_secs(60);
+
+/// How long a drain may take, where nothing else is said.
+pub(crate) const DRAIN: Duration = Duration::from_secs(30);
 
 /// Runs the pipeline and prints its report.
 pub fn execute(path: &Path, args: &RunArgs) -> Exit {
@@ -43,6 +48,15 @@ async fn run(config: Config, args: &RunArgs) -> Exit {
         deadline: args.deadline.or(bounded.then_some(BOUNDED_DEADLINE)),
         drain_timeout: args.drain_timeout,
     };
+    let source = match pipeline::source(&config, args.until_end) {
+        Ok(source) => source,
+        Err(error) => return fail(exit::of_source(&error), &error),
+    };
+    flow(config, source, options, args.report).await
+}
+
+/// Runs from this source into the configured destination, and prints the report.
+pub(crate) async fn flow(config: Config, source: Source, options: Options, format: ReportFormat) -> Exit {
     let (stopper, shutdown) = shutdown::channel();
     if let Err(error) = listen(stopper) {
         return fail(Exit::Bug, &error);
@@ -53,12 +67,9 @@ async fn run(config: Config, args: &RunArgs) -> Exit {
     };
     let guarantee = sink.guarantee();
     let destination = match &config.dlq {
-        Some(dlq) => Destination::from(sink).with_dead_letters(Box::new(DeadLetterLog::new(dlq)), dlq.limit),
+        Some(dlq) => Destination::from(sink)
+            .with_dead_letters(Box::new(DeadLetterLog::new(dlq, &config.source.group)), dlq.limit),
         None => Destination::from(sink),
-    };
-    let source = match pipeline::source(&config, args.until_end) {
-        Ok(source) => source,
-        Err(error) => return fail(exit::of_source(&error), &error),
     };
     tracing::info!(group = %config.source.group, sink = config.sink.kind(), to = %config.sink.address(), "started");
     let (show, watch) = progress::channel();
@@ -66,7 +77,7 @@ async fn run(config: Config, args: &RunArgs) -> Exit {
     let Ended { report, error } = run::run(source, destination, config.target, options, show, shutdown).await;
     // It ends with the run, and clears its line before the report is printed.
     let _ = tokio::time::timeout(Duration::from_secs(1), shown).await;
-    report::print(&report, guarantee, args.report);
+    report::print(&report, guarantee, format);
     if !report.is_sound() {
         eprintln!("settle: an invariant of settle does not hold (see the report); please report this bug with it");
         return Exit::Bug;

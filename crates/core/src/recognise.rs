@@ -34,6 +34,16 @@ pub(crate) enum Shape<'a> {
 
 /// Tells what `record` is.
 pub(crate) fn recognise(record: &Record) -> Result<Shape<'_>, Reason> {
+    shape_of_record(record).map_err(|reason| match reason {
+        Reason::UnknownShape(found) => Reason::UnknownShape(match transformed(record) {
+            Some(hint) => format!("{found}; {hint}"),
+            None => found,
+        }),
+        other => other,
+    })
+}
+
+fn shape_of_record(record: &Record) -> Result<Shape<'_>, Reason> {
     let Some(payload) = record.payload.as_deref() else {
         return Ok(Shape::NoValue);
     };
@@ -164,9 +174,31 @@ fn contains_ignoring_case(text: &str, part: &str) -> bool {
     text.as_bytes().windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()))
 }
 
+/// The transform of the connector that a record went through, where it looks like one, with the fix.
+fn transformed(record: &Record) -> Option<&'static str> {
+    const FLATTENED: &str = "it looks like a row that ExtractNewRecordState flattened: take that transform off the \
+                             connector, settle reads whole envelopes";
+    let payload = std::str::from_utf8(record.payload.as_deref()?).ok()?;
+    let payload = envelope::unwrap(payload);
+    let columns = Columns::of(payload);
+    let added = |name: &str| matches!(name, "__op" | "__deleted" | "__table") || name.starts_with("__source");
+    if columns.iter().any(|column| added(&column.name)) || record.headers.iter().any(|header| added(&header.name)) {
+        return Some(FLATTENED);
+    }
+    let by_debezium = record.headers.iter().any(|header| header.name.starts_with("__debezium.context."));
+    if record.header("id").is_some() && (by_debezium || record.header("eventType").is_some()) {
+        return Some(
+            "it looks like an event of the outbox EventRouter, which changes no row: leave its topic out of `topics`, or read \
+             the outbox table without that transform",
+        );
+    }
+    (by_debezium && !columns.is_empty()).then_some(FLATTENED)
+}
+
 fn not_utf8(payload: &[u8]) -> Reason {
     let hint = match payload {
         [0, _, _, _, _, ..] => AVRO,
+        [0x1F, 0x8B, ..] => "is compressed with gzip by its producer",
         _ => "is not UTF-8",
     };
     Reason::NotJson(hint.to_owned())

@@ -1,6 +1,7 @@
 //! The I/O of Settle: sources, sinks, and the loop between them.
 
 pub mod capture;
+pub mod check;
 pub mod config;
 pub mod contents;
 pub mod dead_letter;

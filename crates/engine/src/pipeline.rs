@@ -7,10 +7,9 @@ use settle_core::sink::{Sink, SinkError};
 use crate::capture::{self, CaptureConfig};
 use crate::config::source::Origin;
 use crate::config::{Config, SinkConfig};
-use crate::finding::Finding;
 use crate::kafka::{self, Bound, KafkaConfig, REVOKE_DEADLINE};
 use crate::sampling::{self, Sample};
-use crate::sinks::clickhouse::{self, CheckedTable, ClickHouse, ClickHouseConfig, Columns};
+use crate::sinks::clickhouse::{self, ClickHouse, ClickHouseConfig, Columns};
 use crate::sinks::sqlite::{self, Sqlite, SqliteConfig};
 use crate::source::{Source, SourceError};
 
@@ -53,22 +52,8 @@ pub async fn sample(config: &Config, limit: usize) -> Result<Sample, SourceError
     }
 }
 
-/// What a run over topics like the sample would find in the destination.
-pub async fn check_sink(config: &Config, sample: &Sample) -> Result<Vec<Finding>, SinkError> {
-    match writes(config) {
-        Writes::ClickHouse(clickhouse) => {
-            let tables: Vec<(TableRows<'_>, Vec<&str>)> = sample.batch.tables().map(|rows| (rows, key(rows))).collect();
-            let checked: Vec<CheckedTable<'_>> = tables
-                .iter()
-                .map(|(rows, key)| CheckedTable { table: rows.table, key, schema: rows.schema().map(|s| &**s) })
-                .collect();
-            Ok(ClickHouse::new(clickhouse, config.target.clone())?.check(&checked).await)
-        }
-        Writes::Sqlite(sqlite) => Ok(sqlite::check(&sqlite, &config.target, &sample.batch)),
-    }
-}
-
-/// The statements that would make the target tables of the sample.
+/// The statements that would make what a run makes for the sample: what Settle keeps for itself
+/// first, then the target tables. None where the sample has no table.
 pub fn ddl(config: &Config, sample: &Sample) -> Result<Vec<String>, SinkError> {
     let mut statements = Vec::new();
     for rows in sample.batch.tables() {
@@ -94,10 +79,23 @@ pub fn ddl(config: &Config, sample: &Sample) -> Result<Vec<String>, SinkError> {
             }
         }
     }
-    Ok(statements)
+    if statements.is_empty() {
+        return Ok(statements);
+    }
+    let mut all = match writes(config) {
+        Writes::ClickHouse(to) => clickhouse::own_ddl(&to.database, to.cluster.as_deref()),
+        Writes::Sqlite(_) => sqlite::own_tables_ddl(),
+    };
+    for statement in statements {
+        if !all.contains(&statement) {
+            all.push(statement);
+        }
+    }
+    Ok(all)
 }
 
-fn key<'a>(rows: TableRows<'a>) -> Vec<&'a str> {
+/// The key's columns, under their names in the source.
+pub(crate) fn key<'a>(rows: TableRows<'a>) -> Vec<&'a str> {
     rows.rows().next().map(|row| row.key().names().collect()).unwrap_or_default()
 }
 

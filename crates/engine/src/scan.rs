@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use settle_core::lane::{Fed, Lane, LoneTombstones};
+use settle_core::lane::{Fed, Lane, LoneTombstones, Past};
 use settle_core::position::Partition;
 use settle_core::record::Record;
 use settle_core::refusal::Refusal;
@@ -54,7 +54,9 @@ pub async fn scan(
             Some(SourceEvent::Assigned(assignments)) => {
                 for Assignment { partition, topic_id, start, .. } in assignments {
                     let floors = topic_id.map(|id| places.floors_of(id, &partition)).unwrap_or_default();
-                    lanes.insert(partition.clone(), Lane::new(partition, start, &floors, lone_tombstones));
+                    let boundaries = topic_id.map(|id| places.epochs_of(id, &partition)).unwrap_or_default();
+                    let past = Past { floors: &floors, boundaries: &boundaries, marks: &[] };
+                    lanes.insert(partition.clone(), Lane::behind(partition, start, past, lone_tombstones));
                 }
             }
             Some(SourceEvent::Records(chunk)) => {

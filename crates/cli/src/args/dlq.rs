@@ -10,6 +10,9 @@ use settle_engine::dead_letter::retry;
 /// `settle dlq`
 #[derive(Debug, Args)]
 pub struct DlqArgs {
+    /// The letters of this consumer group instead of the configured one
+    #[arg(long, global = true)]
+    pub group: Option<String>,
     /// What to do
     #[command(subcommand)]
     pub command: DlqCommand,
@@ -29,9 +32,9 @@ pub enum DlqCommand {
         /// One JSON object a line
         #[arg(long)]
         json: bool,
-        /// List this many at most; all are counted
-        #[arg(long, value_name = "N", default_value_t = 50)]
-        limit: usize,
+        /// List this many at most; all are counted [default: 50, all with --json]
+        #[arg(long, value_name = "N")]
+        limit: Option<usize>,
     },
     /// Show one in full: error, headers, key and value
     Show {
@@ -90,7 +93,7 @@ fn origin(text: &str) -> Result<Place, String> {
 }
 
 /// A point in time, or how long ago.
-fn moment(text: &str) -> Result<DateTime<Utc>, String> {
+pub(crate) fn moment(text: &str) -> Result<DateTime<Utc>, String> {
     if let Ok(moment) = DateTime::parse_from_rfc3339(text) {
         return Ok(moment.to_utc());
     }

@@ -2,15 +2,28 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _};
 
 use chrono::SecondsFormat;
 use settle_engine::dead_letter::Found;
+use terminal_size::{Width, terminal_size};
 
-/// Columns of a terminal.
+use super::indented::indented;
+
+/// Columns where there is no terminal.
 const WIDTH: usize = 100;
+/// Columns that are used in a terminal that is narrower.
+const MIN_WIDTH: usize = 60;
+/// An error in fewer columns gets a line of its own.
+const MIN_ERROR: usize = 20;
 
-/// A table of them, with a count by class beneath.
+/// A table of them that fits the terminal, with a count by class beneath.
 pub(super) fn table(letters: &[&Found], limit: usize) -> String {
+    let terminal = terminal_size().filter(|_| io::stdout().is_terminal());
+    table_of(terminal.map_or(WIDTH, |(Width(columns), _)| usize::from(columns).max(MIN_WIDTH)), letters, limit)
+}
+
+fn table_of(columns: usize, letters: &[&Found], limit: usize) -> String {
     let mut text = String::new();
     let listed: Vec<[String; 5]> = letters.iter().take(limit).map(|found| cells(found)).collect();
     let heads = ["origin", "class", "table", "failed at", "times"].map(str::to_owned);
@@ -20,8 +33,8 @@ pub(super) fn table(letters: &[&Found], limit: usize) -> String {
             *width = (*width).max(cell.chars().count());
         }
     }
-    let left = WIDTH.saturating_sub(widths.iter().map(|width| width + 2).sum());
-    let mut line = |cells: &[String; 5], error: &str| {
+    let left = columns.saturating_sub(widths.iter().map(|width| width + 2).sum());
+    let line = |text: &mut String, cells: &[String; 5], error: &str| {
         for (cell, width) in cells.iter().zip(widths) {
             let _ = write!(text, "{cell:<width$}  ");
         }
@@ -29,18 +42,15 @@ pub(super) fn table(letters: &[&Found], limit: usize) -> String {
     };
     // Where the origins are long, the errors get lines of their own.
     if !listed.is_empty() {
-        line(&heads, if left >= 20 { "error" } else { "" });
+        line(&mut text, &heads, if left >= MIN_ERROR { "error" } else { "" });
     }
     for (row, found) in listed.iter().zip(letters) {
         let error = one_line(&found.entry.error);
-        if left >= 20 {
-            line(row, &shortened(&error, left));
+        if left >= MIN_ERROR {
+            line(&mut text, row, &shortened(&error, left));
         } else {
-            line(row, "");
-            line(
-                &[String::new(), shortened(&error, WIDTH - 2 - widths[0]), String::new(), String::new(), String::new()],
-                "",
-            );
+            line(&mut text, row, "");
+            let _ = writeln!(text, "  {}", shortened(&error, columns.saturating_sub(2)));
         }
     }
     let mut text: String = text.lines().map(|line| format!("{}\n", line.trim_end())).collect();
@@ -64,15 +74,18 @@ fn cells(found: &Found) -> [String; 5] {
     let state = found.resolved.map(|resolution| format!(" {}", resolution.name())).unwrap_or_default();
     [
         entry.origin().to_string(),
-        entry.class.clone(),
-        entry.table.clone().unwrap_or_else(|| "-".to_owned()),
+        one_line(&entry.class),
+        entry.table.as_deref().map(one_line).unwrap_or_else(|| "-".to_owned()),
         entry.failed_at.to_rfc3339_opts(SecondsFormat::Secs, true),
         format!("{}{state}", found.times),
     ]
 }
 
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+/// On one line; nothing in it speaks to the terminal.
+pub(super) fn one_line(text: &str) -> String {
+    let words: Vec<&str> =
+        text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
+    words.join(" ")
 }
 
 fn shortened(text: &str, width: usize) -> String {
@@ -83,12 +96,15 @@ fn shortened(text: &str, width: usize) -> String {
 }
 
 /// One JSON object a line; bytes of key and value are left to `show`.
-pub(super) fn json(letters: &[&Found]) {
-    for found in letters {
+pub(super) fn json(letters: &[&Found], limit: usize) -> String {
+    let mut text = String::new();
+    for found in letters.iter().take(limit) {
         let entry = &found.entry;
-        println!(
+        let _ = writeln!(
+            text,
             "{}",
             serde_json::json!({
+                "group": entry.group,
                 "topic": &*entry.record.partition.topic,
                 "partition": entry.record.partition.number,
                 "offset": entry.record.offset,
@@ -104,6 +120,7 @@ pub(super) fn json(letters: &[&Found]) {
             })
         );
     }
+    text
 }
 
 /// Everything of one letter.
@@ -113,11 +130,12 @@ pub(super) fn in_full(found: &Found) -> String {
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(text, "{name:<10} {value}");
     };
+    line("group", &entry.group);
     line("origin", &entry.origin().to_string());
     line("topic id", &entry.topic_id.to_string());
     line("class", &entry.class);
-    line("error", &entry.error);
-    line("table", entry.table.as_deref().unwrap_or("not known"));
+    line("error", &shown(entry.error.as_bytes()));
+    line("table", &entry.table.as_deref().map_or_else(|| "not known".to_owned(), one_line));
     let version = entry.version.map(|version| format!("{version} (epoch/commit/rank/record)"));
     line("version", version.as_deref().unwrap_or("not known: it is taken from the record when it is retried"));
     line("failed at", &entry.failed_at.to_rfc3339_opts(SecondsFormat::Millis, true));
@@ -125,7 +143,7 @@ pub(super) fn in_full(found: &Found) -> String {
     line("state", found.resolved.map_or("open", settle_engine::dead_letter::Resolution::name));
     for header in &entry.record.headers {
         let value = header.value.as_deref().map_or_else(|| "null".to_owned(), shown);
-        line("header", &format!("{}: {value}", header.name));
+        line("header", &format!("{}: {value}", shown(header.name.as_bytes())));
     }
     line("key", &entry.record.key.as_deref().map_or_else(|| "null".to_owned(), shown));
     let value = match (&entry.record.payload, entry.truncated) {
@@ -138,20 +156,8 @@ pub(super) fn in_full(found: &Found) -> String {
 }
 
 fn pretty(bytes: &[u8]) -> String {
-    match serde_json::from_slice::<serde_json::Value>(bytes) {
-        // Numbers would pass through a float: shown as they are unless they survive it.
-        Ok(value) => match serde_json::to_string(&value) {
-            Ok(_) if has_long_number(bytes) => shown(bytes),
-            Ok(_) => serde_json::to_string_pretty(&value).unwrap_or_else(|_| shown(bytes)),
-            Err(_) => shown(bytes),
-        },
-        Err(_) => shown(bytes),
-    }
-}
-
-/// True if a number has more digits than a float holds.
-fn has_long_number(bytes: &[u8]) -> bool {
-    bytes.split(|byte| !byte.is_ascii_digit() && *byte != b'.').any(|number| number.len() > 15)
+    let text = shown(bytes);
+    indented(&text).unwrap_or(text)
 }
 
 /// Text as it is, other bytes escaped.
@@ -159,5 +165,55 @@ fn shown(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')) => text.to_owned(),
         _ => bytes.escape_ascii().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+    use settle_core::position::{Partition, TopicId};
+    use settle_core::record::Record;
+    use settle_engine::dead_letter::Entry;
+
+    use super::*;
+
+    fn found(topic: &str, error: &str) -> Found {
+        let record = Record {
+            partition: Partition::new(topic, 0),
+            offset: 17,
+            timestamp_ms: None,
+            key: None,
+            payload: None,
+            headers: Vec::new(),
+        };
+        let entry = Entry {
+            group: "g".into(),
+            topic_id: TopicId::of_first_line("t", b"first"),
+            record,
+            error: error.into(),
+            class: "not-json".into(),
+            table: Some("public.or\u{1b}[2Jders".into()),
+            version: None,
+            failed_at: DateTime::UNIX_EPOCH,
+            truncated: None,
+        };
+        Found { entry, times: 2, resolved: None }
+    }
+
+    #[test]
+    fn a_table_fits_its_columns_and_says_nothing_to_the_terminal() {
+        let long = "the value is not JSON\n(expected value at line 1 column 1), which goes on and on, and on and on";
+        for topic in ["t", "a-topic-with-a-long-name.of-a-schema.and-a-table"] {
+            let letters = [found(topic, long), found(topic, "short")];
+            for columns in [80, 120, 200] {
+                let text = table_of(columns, &letters.iter().collect::<Vec<_>>(), 1);
+                // An origin is never shortened: it is what one copies.
+                let narrow = columns == 80 && topic != "t";
+                assert!(narrow || text.lines().all(|line| line.chars().count() <= columns), "{columns}: {text}");
+                assert!(text.contains("the value is not JSON (exp"), "{text}");
+                assert!(text.contains("… and 1 more (--limit)\n2 dead letters: 2 not-json\n"), "{text}");
+                assert!(!text.contains('\u{1b}'), "{text}");
+            }
+        }
     }
 }

@@ -1,10 +1,13 @@
 //! `settle dlq`: the records that could not be applied, looked at, applied again, or given up.
 
+mod indented;
 mod listing;
 mod retry;
 
+use std::io::{self, ErrorKind, Write as _};
 use std::path::Path;
 
+use settle_core::dead_letter::ErrorClass;
 use settle_core::sink::SinkError;
 use settle_engine::config::Config;
 use settle_engine::dead_letter::{Contents, DeadLetterLog, Entry, Found, Resolution};
@@ -14,13 +17,21 @@ use crate::exit::{self, Exit, fail};
 
 /// Letters that are marked at once.
 const MARKED: usize = 1_000;
+/// Letters that are listed where nothing else is said.
+const LISTED: usize = 50;
 
 /// Runs one of its commands.
 pub fn execute(path: &Path, args: &DlqArgs) -> Exit {
-    let config = match Config::load(path) {
+    let mut config = match Config::load(path) {
         Ok(config) => config,
         Err(error) => return fail(Exit::Usage, &error),
     };
+    if let Some(group) = &args.group
+        && let Err(problem) = config.source.set_group(group)
+    {
+        eprintln!("settle: --group: {problem}");
+        return Exit::Usage;
+    }
     let Some(dlq) = &config.dlq else {
         eprintln!(
             "settle: {} has no [dlq]: name a topic or a path in it, and a run sets aside what it cannot apply",
@@ -28,12 +39,16 @@ pub fn execute(path: &Path, args: &DlqArgs) -> Exit {
         );
         return Exit::Usage;
     };
-    let log = DeadLetterLog::new(dlq);
+    let log = DeadLetterLog::new(dlq, &config.source.group);
     exit::block_on(run(&config, log, args)).unwrap_or_else(|error| fail(Exit::Bug, &error))
 }
 
 async fn run(config: &Config, mut log: DeadLetterLog, args: &DlqArgs) -> Exit {
-    let contents = match log.read().await {
+    let read = match args.command {
+        DlqCommand::Ls { .. } | DlqCommand::Drop { .. } => log.outline().await,
+        DlqCommand::Show { .. } | DlqCommand::Retry { .. } => log.read().await,
+    };
+    let contents = match read {
         Ok(contents) => contents,
         Err(error) => return fail(exit::of_sink(&error), &error),
     };
@@ -43,12 +58,20 @@ async fn run(config: &Config, mut log: DeadLetterLog, args: &DlqArgs) -> Exit {
             contents.cut_off
         );
     }
+    if !contents.of_others.is_empty() {
+        let others: Vec<String> =
+            contents.of_others.iter().map(|(group, count)| format!("{count} of group \"{group}\"")).collect();
+        eprintln!("settle: open dead letters of others are left alone: {} (--group)", others.join(", "));
+    }
     let done = match &args.command {
         DlqCommand::Ls { filter, all, json, limit } => {
             let listed: Vec<&Found> = selected(&contents, filter, *all);
             match json {
-                true => listing::json(&listed),
-                false => print!("{}", listing::table(&listed, *limit)),
+                true => print(&listing::json(&listed, limit.unwrap_or(usize::MAX))),
+                false => print(&listing::table(&listed, limit.unwrap_or(LISTED))),
+            }
+            if listed.is_empty() {
+                hint(filter);
             }
             Ok(Exit::Done)
         }
@@ -57,6 +80,22 @@ async fn run(config: &Config, mut log: DeadLetterLog, args: &DlqArgs) -> Exit {
         DlqCommand::Drop { filter, yes } => drop(&mut log, &contents, filter, *yes).await,
     };
     done.unwrap_or_else(|error| fail(exit::of_sink(&error), &error))
+}
+
+/// Prints, as long as somebody reads: `settle dlq ls | head` is no failure.
+fn print(text: &str) {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => eprintln!("settle: cannot print: {error}"),
+        _ => {}
+    }
+}
+
+/// What may be wrong with a filter that means nothing.
+fn hint(filter: &Filter) {
+    let unknown = filter.class.as_ref().and_then(|class| class.parse::<ErrorClass>().err());
+    if let Some(unknown) = unknown {
+        eprintln!("settle: {unknown}");
+    }
 }
 
 /// The letters that the filter means.
@@ -84,25 +123,26 @@ fn show(contents: &Contents, (partition, offset): &crate::args::dlq::Place) -> E
         return Exit::Contract;
     }
     // More than one where the topic was made anew.
-    found.iter().for_each(|found| print!("{}", listing::in_full(found)));
+    found.iter().for_each(|found| print(&listing::in_full(found)));
     Exit::Done
 }
 
 async fn drop(log: &mut DeadLetterLog, contents: &Contents, filter: &Filter, yes: bool) -> Result<Exit, SinkError> {
     let letters = selected(contents, filter, false);
     if letters.is_empty() {
-        println!("no open dead letter is meant");
+        print("no open dead letter is meant\n");
+        hint(filter);
         return Ok(Exit::Done);
     }
     if !yes {
-        print!("{}", listing::table(&letters, usize::MAX));
-        println!("would be dropped; say it with --yes");
+        print(&listing::table(&letters, usize::MAX));
+        print("would be dropped; say it with --yes\n");
         return Ok(Exit::Done);
     }
     let entries: Vec<&Entry> = letters.iter().map(|found| &found.entry).collect();
     for entries in entries.chunks(MARKED) {
         log.resolve(entries, Resolution::Dropped).await?;
     }
-    println!("dropped {}", entries.len());
+    print(&format!("dropped {}\n", entries.len()));
     Ok(Exit::Done)
 }

@@ -6,7 +6,7 @@ use settle_engine::dead_letter::retry::{Fate, Retried, retry};
 use settle_engine::dead_letter::{Contents, DeadLetterLog, Entry, Found, Resolution};
 use settle_engine::pipeline;
 
-use super::{MARKED, listing, matches};
+use super::{MARKED, hint, listing, matches, print};
 use crate::args::dlq::Filter;
 use crate::exit::{self, Exit};
 
@@ -23,13 +23,14 @@ pub(super) async fn run(
     let open: Vec<&Found> = contents.letters.iter().filter(|found| found.resolved.is_none()).collect();
     let meant: Vec<usize> = (0..open.len()).filter(|&at| matches(filter, &open[at].entry)).collect();
     if meant.is_empty() {
-        println!("no open dead letter is meant");
+        print("no open dead letter is meant\n");
+        hint(filter);
         return Ok(Exit::Done);
     }
     if dry_run {
         let meant: Vec<&Found> = meant.iter().map(|&at| open[at]).collect();
-        print!("{}", listing::table(&meant, usize::MAX));
-        println!("would be retried");
+        print(&listing::table(&meant, usize::MAX));
+        print("would be retried\n");
         return Ok(Exit::Done);
     }
     let entries: Vec<&Entry> = open.iter().map(|found| &found.entry).collect();
@@ -47,20 +48,20 @@ pub(super) async fn run(
 }
 
 fn report(entries: &[&Entry], retried: &Retried, settled: usize, meant: usize, error: Option<&SinkError>) -> Exit {
-    println!(
-        "retried {settled} of {meant}: {} rows applied, {} stale (the destination has as new or newer), {} superseded",
+    print(&format!(
+        "retried {settled} of {meant}: {} rows applied, {} stale (the destination has as new or newer), {} superseded\n",
         retried.applied, retried.stale, retried.superseded
-    );
+    ));
     let mut listed = 0;
     for (at, fate) in &retried.fates {
         let Fate::Stays(reason) = fate else { continue };
         if listed < LISTED {
-            println!("stays: {}: {reason}", entries[*at].record.place());
+            print(&format!("stays: {}: {}\n", entries[*at].record.place(), listing::one_line(reason)));
         }
         listed += 1;
     }
     if listed > LISTED {
-        println!("stays: {} more; their reasons are in `settle dlq ls`", listed - LISTED);
+        print(&format!("stays: {} more\n", listed - LISTED));
     }
     match error {
         Some(error) => {

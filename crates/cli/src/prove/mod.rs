@@ -12,6 +12,8 @@ pub(crate) mod pass;
 mod since;
 mod text;
 
+pub(crate) use pass::throwaway;
+
 use std::path::Path;
 use std::sync::Arc;
 

@@ -45,7 +45,7 @@ fn poison(at: usize, lsn: u64) -> (Option<String>, Option<String>) {
     (key.map(str::to_owned), Some(value))
 }
 
-type Pairs = Vec<(Option<String>, Option<String>)>;
+pub type Pairs = Vec<(Option<String>, Option<String>)>;
 
 /// A log with one poison record in it, and the rows that must be there in the end.
 fn log(at: usize, place: &str) -> (Pairs, Value) {
@@ -63,13 +63,15 @@ fn log(at: usize, place: &str) -> (Pairs, Value) {
 }
 
 /// A pipeline with `[dlq]`, on a capture or on Kafka, into SQLite or ClickHouse.
-struct Line {
-    stage: Stage,
+pub struct Line {
+    pub stage: Stage,
     database: Option<Client>,
+    /// Text columns beside id and n.
+    texts: &'static [&'static str],
 }
 
 impl Line {
-    async fn new(into_clickhouse: bool, source: &str, dlq: &str) -> Self {
+    async fn new(into_clickhouse: bool, source: &str, dlq: &str, texts: &'static [&'static str]) -> Self {
         let stage = Stage::new();
         let database = if into_clickhouse { Some(Client::with_fresh_database("dlq").await) } else { None };
         let sink = match &database {
@@ -86,28 +88,56 @@ impl Line {
                 )
             }
         };
-        let columns = "[tables.\"public.t\".columns]\nid = \"Int64\"\nn = \"Nullable(Int32)\"\n";
-        let line = Self { stage, database };
+        let columns: String = texts.iter().map(|name| format!("{name} = \"Nullable(String)\"\n")).collect();
+        let columns = format!("[tables.\"public.t\".columns]\nid = \"Int64\"\nn = \"Nullable(Int32)\"\n{columns}");
+        let line = Self { stage, database, texts };
         if line.database.is_none() {
-            line.sql(
-                "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n < 2000000000), _op TEXT, \
-                 _source_ts_ms INTEGER, _version_hi INTEGER NOT NULL DEFAULT 0, _version_lo INTEGER NOT NULL DEFAULT 0)",
-            )
-            .await;
+            line.sql(&line.sqlite_table("t", "CHECK (n < 2000000000)")).await;
         }
-        let columns = if line.database.is_some() { columns } else { "" };
+        let columns = if line.database.is_some() { columns } else { String::new() };
         line.stage.write("settle.toml", &format!("[source]\n{source}\n[sink]\n{sink}\n[dlq]\n{dlq}\n{columns}"));
         line
     }
 
     async fn of_capture(into_clickhouse: bool, pairs: &Pairs) -> Self {
-        let line =
-            Self::new(into_clickhouse, "kind = \"file\"\npath = \"capture.jsonl\"", "path = \"dead.jsonl\"").await;
+        Self::with_texts(into_clickhouse, pairs, &[]).await
+    }
+
+    /// The same, with text columns beside id and n.
+    pub async fn with_texts(into_clickhouse: bool, pairs: &Pairs, texts: &'static [&'static str]) -> Self {
+        let source = "kind = \"file\"\npath = \"capture.jsonl\"";
+        let line = Self::new(into_clickhouse, source, "path = \"dead.jsonl\"", texts).await;
         line.capture(pairs);
         line
     }
 
-    fn capture(&self, pairs: &Pairs) {
+    fn sqlite_table(&self, name: &str, check: &str) -> String {
+        let texts: String = self.texts.iter().map(|name| format!("{name} TEXT, ")).collect();
+        format!(
+            "CREATE TABLE {name} (id INTEGER PRIMARY KEY, n INTEGER {check}, {texts}_op TEXT, _source_ts_ms INTEGER, \
+             _version_hi INTEGER NOT NULL DEFAULT 0, _version_lo INTEGER NOT NULL DEFAULT 0)"
+        )
+    }
+
+    /// The table takes any n from now on.
+    pub async fn mend(&self) {
+        match self.database.is_some() {
+            true => self.sql("ALTER TABLE t MODIFY COLUMN n Nullable(Int64)").await,
+            false => {
+                let wider = self.sqlite_table("wider", "");
+                let replace = "INSERT INTO wider SELECT * FROM t; DROP TABLE t; ALTER TABLE wider RENAME TO t";
+                self.sql(&format!("{wider}; {replace}")).await;
+            }
+        }
+    }
+
+    /// One record a batch, so that none overtakes another in its batch.
+    pub fn one_by_one(&self) {
+        let text = std::fs::read_to_string(self.stage.path("settle.toml")).unwrap();
+        self.stage.write("settle.toml", &format!("{text}\n[batch]\nmax_rows = 1\n"));
+    }
+
+    pub fn capture(&self, pairs: &Pairs) {
         let lines: Vec<String> = (0..)
             .zip(pairs)
             .map(|(offset, (key, value))| {
@@ -126,16 +156,18 @@ impl Line {
         }
     }
 
-    async fn rows(&self) -> Value {
+    pub async fn rows(&self) -> Value {
+        let columns = [&["id", "n"], self.texts].concat();
+        let list = columns.join(", ");
         let rows = match &self.database {
             None => {
                 let connection = rusqlite::Connection::open(self.stage.path("shop.db")).unwrap();
-                settle::compare::sqlite_rows(&connection, "SELECT id, n FROM t ORDER BY id").unwrap()
+                settle::compare::sqlite_rows(&connection, &format!("SELECT {list} FROM t ORDER BY id")).unwrap()
             }
             Some(client) => {
-                let rows = client.rows("SELECT id, n FROM t_current ORDER BY id").await;
+                let rows = client.rows(&format!("SELECT {list} FROM t_current ORDER BY id")).await;
                 let row = |row: Vec<String>| {
-                    [("id".to_owned(), Some(row[0].clone())), ("n".to_owned(), Some(row[1].clone()))].into()
+                    columns.iter().map(|name| (*name).to_owned()).zip(row.into_iter().map(Some)).collect()
                 };
                 rows.into_iter().map(row).collect()
             }
@@ -143,21 +175,21 @@ impl Line {
         serde_json::to_value(rows).unwrap()
     }
 
-    fn letters(&self) -> Vec<Value> {
+    pub fn letters(&self) -> Vec<Value> {
         let output = self.stage.settle(&["dlq", "ls", "--json"]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     /// `settle dlq …`: exit code and what it printed.
-    fn dlq(&self, args: &[&str]) -> (i32, String) {
+    pub fn dlq(&self, args: &[&str]) -> (i32, String) {
         let all: Vec<&str> = [&["dlq"], args].concat();
         let output = self.stage.settle(&all).output().unwrap();
         let said = [output.stdout, output.stderr].concat();
         (output.status.code().unwrap(), String::from_utf8(said).unwrap())
     }
 
-    fn run(&self) -> Report {
+    pub fn run(&self) -> Report {
         self.stage.run(&["--until-end"])
     }
 }
@@ -201,11 +233,22 @@ async fn a_log_of_nothing_but_poison_is_committed_to_its_end() {
         assert_eq!((report.read, report.dead_lettered, report.committed["shop:0"]), (2, 2, 2));
         let again = line.run();
         assert_eq!(again.read, 0, "committed");
-        // Read again by another group, they fail again: the same letters, written twice.
-        line.stage.run(&["--until-end", "--group", "other"]);
-        let letters = line.letters();
-        assert_eq!(letters.len(), 2);
-        assert!(letters.iter().all(|letter| letter["times"] == 2), "{letters:?}");
+        // Read again as another group, they are that group's letters; read again, they are written again.
+        let (code, said) = line.dlq(&["drop", "--yes"]);
+        assert_eq!((code, said.as_str()), (0, "dropped 2\n"));
+        for times in [1, 2] {
+            line.stage.run(&["--until-end", "--group", "other"]);
+            let (_, said) = line.dlq(&["ls"]);
+            assert!(said.contains("others are left alone: 2 of group \"other\" (--group)"), "{said}");
+            assert!(said.contains("no dead letters"), "{said}");
+            let (_, said) = line.dlq(&["ls", "--json", "--group", "other"]);
+            let letters: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            assert_eq!(letters.len(), 2);
+            assert!(letters.iter().all(|letter| letter["times"] == times), "{letters:?}");
+            std::fs::remove_file(line.stage.path("capture.jsonl.other.offsets")).unwrap();
+        }
+        let (code, said) = line.dlq(&["ls", "--class", "not-jsn"]);
+        assert!(code == 0 && said.contains("unknown error class \"not-jsn\""), "{said}");
     }
 }
 
@@ -227,7 +270,7 @@ async fn on_kafka_the_offset_is_committed_behind_the_queue_and_not_while_it_is_a
         let source = source.replace(&format!("group = \"{topic}\""), &format!("group = \"{topic}-{into_clickhouse}\""));
         let group = format!("{topic}-{into_clickhouse}");
         let away = format!("topic = \"{queue}\"\nbrokers = \"{dead}\"");
-        let line = Line::new(into_clickhouse, &source, &away).await;
+        let line = Line::new(into_clickhouse, &source, &away, &[]).await;
         let run = Running::start(&line.stage, &["--until-end", "--deadline", "3s"]);
         run.until_said("paused").await;
         let (status, report) = run.wait();
@@ -267,25 +310,13 @@ async fn a_retry_after_the_table_was_mended_brings_the_row_unless_a_newer_one_is
         // Row 2 is only poison; row 1 has something newer behind it.
         let pairs = vec![good(1, 10, 10), big(1, 15), big(2, 16), good(1, 11, 20), poison(0, 25)];
         let line = Line::of_capture(into_clickhouse, &pairs).await;
-        // One record a batch, so that the newer row does not overtake the poison in its batch.
-        let text = std::fs::read_to_string(line.stage.path("settle.toml")).unwrap();
-        line.stage.write("settle.toml", &format!("{text}\n[batch]\nmax_rows = 1\n"));
+        line.one_by_one();
         assert_eq!(line.run().dead_lettered, 3);
         assert_eq!(line.rows().await, json!([{"id": "1", "n": "11"}]));
         let (code, said) = line.dlq(&["retry"]);
         assert_eq!(code, 5, "not mended yet: {said}");
         assert!(said.starts_with("retried 0 of 3"), "{said}");
-        match into_clickhouse {
-            true => line.sql("ALTER TABLE t MODIFY COLUMN n Nullable(Int64)").await,
-            false => {
-                line.sql(
-                    "CREATE TABLE mended (id INTEGER PRIMARY KEY, n INTEGER, _op TEXT, _source_ts_ms INTEGER, \
-                     _version_hi INTEGER NOT NULL DEFAULT 0, _version_lo INTEGER NOT NULL DEFAULT 0); \
-                     INSERT INTO mended SELECT * FROM t; DROP TABLE t; ALTER TABLE mended RENAME TO t",
-                )
-                .await;
-            }
-        }
+        line.mend().await;
         let (code, said) = line.dlq(&["retry", "--table", "public.t"]);
         assert_eq!(code, 0, "{said}");
         assert!(said.starts_with("retried 2 of 2"), "{said}");

@@ -166,7 +166,7 @@ async fn a_topic_without_keys_is_refused_with_the_setting_to_make() {
 async fn check_lists_every_finding_and_exits_by_the_worst() {
     let live = orders().await;
     create(&live.database, "UInt64", "(customer_id, order_id)").await;
-    let output = live.stage.settle(&["check"]).output().unwrap();
+    let output = live.stage.settle(&["check"]).env("COLUMNS", "10000").output().unwrap();
     let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
     let folder = folder(&live.stage);
     for (name, placeholder) in replaced(&live, &folder) {

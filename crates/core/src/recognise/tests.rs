@@ -210,3 +210,30 @@ fn a_position_is_read_from_what_there_is() {
     let Ok(Shape::Row { source, .. }) = recognise(&record) else { panic!("{nameless}") };
     assert_eq!((source.name.as_str(), source.database.as_str()), ("", "d"));
 }
+
+#[test]
+fn what_a_transform_made_of_an_envelope_is_told_with_the_fix() {
+    use crate::record::Header;
+
+    let told = |payload: &str, headers: &[&str]| {
+        let mut record = record(Some(r#"{"id":1}"#), Some(payload));
+        let header = |name: &&str| Header { name: (*name).into(), value: Some("x".into()) };
+        record.headers = headers.iter().map(header).collect();
+        match recognise(&record) {
+            Err(Reason::UnknownShape(found)) => found,
+            other => panic!("{:?}", other.err()),
+        }
+    };
+    let flattened = "ExtractNewRecordState";
+    let routed = "EventRouter";
+    let context = "__debezium.context.taskId";
+    assert!(told(r#"{"id":1,"name":"a","__deleted":"false"}"#, &[]).contains(flattened));
+    assert!(told(&wrapped(r#"{"id":1,"__source_lsn":7}"#), &[]).contains(flattened));
+    assert!(told(r#"{"id":1}"#, &["__op"]).contains(flattened));
+    assert!(told(r#"{"id":1}"#, &[context]).contains(flattened));
+    assert!(told(r#"{"to":"x"}"#, &["id", "eventType"]).contains(routed));
+    assert!(told(r#""{\"to\":1}""#, &[context, "id"]).contains(routed));
+    // Another producer's: nothing is known of it.
+    assert_eq!(told(r#"{"to":"x"}"#, &["id"]), "the fields to");
+    assert_eq!(told(r#"{"a":1}"#, &[]), "the fields a");
+}

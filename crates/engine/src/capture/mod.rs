@@ -3,8 +3,10 @@
 //! A capture is a log of its own: partitions, offsets and a topic id, read in the order of the
 //! file. The group's offsets lie beside it, so that stopping and resuming work as on Kafka.
 
+mod form;
 mod line;
 mod offsets;
+mod outlook;
 mod survey;
 mod window;
 
@@ -17,7 +19,7 @@ use std::sync::Arc;
 use settle_core::position::{Offset, Partition, Span, TopicId};
 use settle_core::record::Record;
 use settle_core::sink::BoxFuture;
-use tokio::sync::mpsc::{self, Sender};
+use tokio::sync::mpsc;
 
 use crate::log::Ends;
 use crate::source::{
@@ -27,6 +29,7 @@ use crate::source::{
 use crate::standing;
 use crate::topics::wanted;
 use offsets::OffsetFile;
+pub use outlook::{Outlook, PartitionOutlook, outlook};
 pub use survey::{forget_group, offsets_since, survey};
 use window::Window;
 
@@ -77,7 +80,8 @@ fn spawn(config: CaptureConfig, files: Vec<Arc<OffsetFile>>, window: Window) -> 
     std::thread::Builder::new()
         .name("settle-capture".to_owned())
         .spawn(move || {
-            let sent = read_all(&config, &files, &window, &events);
+            let mut deliver = |event: SourceEvent| events.blocking_send(event).map_err(|_| Stop::NobodyListens);
+            let sent = read_all(&config, &files, &window, &mut deliver);
             let last = match sent {
                 Ok(()) => SourceEvent::Ended,
                 Err(Stop::Failed(error)) => SourceEvent::Failed(error),
@@ -92,26 +96,17 @@ fn spawn(config: CaptureConfig, files: Vec<Arc<OffsetFile>>, window: Window) -> 
     Ok(Source { events: receiver, offsets: Box::new(store), group: GroupOffsets::default() })
 }
 
-/// Reads up to `limit` records of each wanted topic, for `ddl` and `check`.
+/// Reads the first records of each partition, up to `limit` of each, for `ddl`.
 pub fn sample(config: &CaptureConfig, limit: usize) -> Result<Vec<Record>, SourceError> {
-    let mut counts: HashMap<Arc<str>, usize> = HashMap::new();
-    let mut records = Vec::new();
-    for path in &config.paths {
-        for (number, text) in open(path)?.lines().enumerate() {
-            let text = text.map_err(|e| unreadable(&path.display().to_string(), &e))?;
-            if text.trim().is_empty() {
-                continue;
-            }
-            let record = parse(&text, number + 1, &path.display().to_string())?;
-            let count = counts.entry(record.partition.topic.clone()).or_insert(0);
-            if wanted(&config.topics, &record.partition.topic) && *count < limit {
-                *count += 1;
-                records.push(record);
-            }
-        }
+    let outlook = outlook(config, limit);
+    match outlook.refused {
+        Some(error) => Err(error),
+        None => Ok(outlook.records),
     }
-    Ok(records)
 }
+
+/// What takes the events of a reader.
+type Deliver<'a> = dyn FnMut(SourceEvent) -> Result<(), Stop> + 'a;
 
 enum Stop {
     NobodyListens,
@@ -128,17 +123,29 @@ fn read_all(
     config: &CaptureConfig,
     files: &[Arc<OffsetFile>],
     window: &Window,
-    events: &Sender<SourceEvent>,
+    deliver: &mut Deliver<'_>,
 ) -> Result<(), Stop> {
     if config.paths.is_empty() {
-        let mut reader = Reader::new("standard input".to_owned(), config, None, window, events);
+        let mut reader = Reader::new("standard input".to_owned(), config, None, window, deliver);
         return reader.read(&mut std::io::stdin().lock());
     }
+    read_files(config, files, window, false, deliver)
+}
+
+/// Reads the captures one after the other; with `over_again`, also what the group has read before.
+fn read_files(
+    config: &CaptureConfig,
+    files: &[Arc<OffsetFile>],
+    window: &Window,
+    over_again: bool,
+    deliver: &mut Deliver<'_>,
+) -> Result<(), Stop> {
     let mut owners: HashMap<Arc<str>, String> = HashMap::new();
     let mut unwanted = BTreeSet::new();
     for (at, path) in config.paths.iter().enumerate() {
         let name = path.display().to_string();
-        let mut reader = Reader::new(name.clone(), config, files.get(at).cloned(), window, events);
+        let mut reader = Reader::new(name.clone(), config, files.get(at).cloned(), window, deliver);
+        reader.over_again = over_again;
         reader.elsewhere.clone_from(&owners);
         reader.read(&mut open(path)?)?;
         owners.extend(reader.topics.into_keys().map(|topic| (topic, name.clone())));
@@ -165,6 +172,14 @@ fn unreadable(name: &str, error: &std::io::Error) -> SourceError {
     SourceError::new(SourceFailure::Contract, format!("the capture {name} cannot be read ({error})"))
 }
 
+fn not_text(name: &str, number: usize) -> SourceError {
+    let message = format!(
+        "{name} line {number} is not UTF-8: the file was saved in another encoding (convert it: iconv -t UTF-8), or the \
+         record holds bytes that are no text, as Avro, which a capture cannot carry (read its topic from Kafka)"
+    );
+    SourceError::new(SourceFailure::Contract, message)
+}
+
 fn parse(text: &str, number: usize, name: &str) -> Result<Record, SourceError> {
     line::parse(text).map_err(|problem| {
         let message = format!(
@@ -175,12 +190,12 @@ fn parse(text: &str, number: usize, name: &str) -> Result<Record, SourceError> {
 }
 
 /// The state of reading one capture.
-struct Reader<'a> {
+struct Reader<'a, 'd> {
     name: String,
     config: &'a CaptureConfig,
     offsets: Option<Arc<OffsetFile>>,
     window: &'a Window,
-    events: &'a Sender<SourceEvent>,
+    deliver: &'a mut Deliver<'d>,
     topics: HashMap<Arc<str>, TopicId>,
     /// Topics of the captures before, with the capture that has them.
     elsewhere: HashMap<Arc<str>, String>,
@@ -188,29 +203,32 @@ struct Reader<'a> {
     unwanted: BTreeSet<Arc<str>>,
     /// The assignment under which each partition is read, and what comes next of it.
     next: HashMap<Partition, (u64, Offset)>,
+    /// Delivers also what an earlier run of the group has read.
+    over_again: bool,
     chunk: Vec<Record>,
     chunk_generation: u64,
     chunk_bytes: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a, 'd> Reader<'a, 'd> {
     fn new(
         name: String,
         config: &'a CaptureConfig,
         offsets: Option<Arc<OffsetFile>>,
         window: &'a Window,
-        events: &'a Sender<SourceEvent>,
+        deliver: &'a mut Deliver<'d>,
     ) -> Self {
         Self {
             name,
             config,
             offsets,
             window,
-            events,
+            deliver,
             topics: HashMap::new(),
             elsewhere: HashMap::new(),
             unwanted: BTreeSet::new(),
             next: HashMap::new(),
+            over_again: false,
             chunk: Vec::new(),
             chunk_generation: 0,
             chunk_bytes: 0,
@@ -218,10 +236,18 @@ impl<'a> Reader<'a> {
     }
 
     fn read(&mut self, input: &mut dyn BufRead) -> Result<(), Stop> {
+        let first = input.fill_buf().map_err(|e| unreadable(&self.name, &e))?;
+        if let Some(other) = form::of_another_form(first) {
+            let message = format!("the capture {} {other}", self.name);
+            return Err(SourceError::new(SourceFailure::Contract, message).into());
+        }
         let mut text = String::new();
         for number in 1.. {
             text.clear();
-            let read = input.read_line(&mut text).map_err(|e| unreadable(&self.name, &e))?;
+            let read = input.read_line(&mut text).map_err(|e| match e.kind() {
+                std::io::ErrorKind::InvalidData => not_text(&self.name, number),
+                _ => unreadable(&self.name, &e),
+            })?;
             if read == 0 {
                 break;
             }
@@ -292,7 +318,8 @@ impl<'a> Reader<'a> {
         Ok(id)
     }
 
-    /// The first record of a partition: it is ours from where the group stands.
+    /// The first record of a partition: it is ours from where the group stands. Returns the next
+    /// offset to deliver.
     fn assign(&mut self, record: &Record, topic_id: TopicId, generation: u64) -> Result<Offset, Stop> {
         let partition = record.partition.clone();
         let committed = match &self.offsets {
@@ -300,7 +327,8 @@ impl<'a> Reader<'a> {
             None => None,
         };
         let start = committed.as_ref().map_or(record.offset, |(offset, _)| *offset);
-        self.next.insert(partition.clone(), (generation, start));
+        let next = if self.over_again { record.offset } else { start };
+        self.next.insert(partition.clone(), (generation, next));
         self.flush()?;
         let resumed = committed.is_some();
         let standing = committed.and_then(|(offset, line)| standing::of(&partition, topic_id, offset, &line));
@@ -315,7 +343,7 @@ impl<'a> Reader<'a> {
             generation,
         };
         self.send(SourceEvent::Assigned(vec![assignment]))?;
-        Ok(start)
+        Ok(next)
     }
 
     fn flush(&mut self) -> Result<(), Stop> {
@@ -326,8 +354,8 @@ impl<'a> Reader<'a> {
         self.send(SourceEvent::Records(Chunk { partition, generation: self.chunk_generation, records }))
     }
 
-    fn send(&self, event: SourceEvent) -> Result<(), Stop> {
-        self.events.blocking_send(event).map_err(|_| Stop::NobodyListens)
+    fn send(&mut self, event: SourceEvent) -> Result<(), Stop> {
+        (self.deliver)(event)
     }
 }
 

@@ -3,6 +3,9 @@
 //!
 //! The log of dead letters is only ever added to. What was done about a letter is another record
 //! of the same origin, without a value, that says so.
+//!
+//! Ours stand behind the record's own headers, and `x-error` is the first of them: a producer may
+//! use any name, ours too, and none of its headers is taken for one of ours.
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,10 +32,9 @@ const VERSION: &str = "x-version";
 const FAILED_AT: &str = "x-failed-at";
 const TRUNCATED: &str = "x-truncated";
 const RESOLVED: &str = "x-resolved";
-const OURS: [&str; 12] =
-    [ERROR, CLASS, TOPIC, PARTITION, OFFSET, TIMESTAMP, TOPIC_ID, TABLE, VERSION, FAILED_AT, TRUNCATED, RESOLVED];
+const GROUP: &str = "x-group";
 
-/// Where a dead letter comes from: its identity.
+/// Where a dead letter comes from: its identity among those of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin {
     /// Topic incarnation.
@@ -63,6 +65,8 @@ impl Resolution {
 /// A dead letter, read back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
+    /// Consumer group that could not apply it: whose letter it is.
+    pub group: String,
     /// Topic incarnation of the record.
     pub topic_id: TopicId,
     /// The record as it was read; without its value where that was too big.
@@ -90,11 +94,19 @@ impl Entry {
 
 /// One record of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Item {
+pub(super) enum Item {
     /// A record was set aside.
     Entry(Box<Entry>),
-    /// Something was done about it.
-    Mark(Origin, Resolution),
+    /// Something was done about a letter.
+    Mark(Mark),
+}
+
+/// What was done about the letter of this group and origin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) group: String,
+    pub(super) origin: Origin,
+    pub(super) resolution: Resolution,
 }
 
 /// A record of the log, in the words of any store.
@@ -105,14 +117,31 @@ pub(super) struct Stored {
     pub(super) headers: Vec<Header>,
 }
 
+/// Whether a reader has use for the letters' values, which may be many bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Values {
+    Kept,
+    LeftOut,
+}
+
+impl Values {
+    pub(super) fn of(self, stored: Stored) -> Stored {
+        match self {
+            Self::Kept => stored,
+            Self::LeftOut => Stored { value: None, ..stored },
+        }
+    }
+}
+
 impl Stored {
     /// The letter, to be written.
-    pub(super) fn of_letter(letter: &Letter, now: SystemTime) -> Self {
+    pub(super) fn of_letter(letter: &Letter, group: &str, now: SystemTime) -> Self {
         let DeadLetter { record, error, class, table, version, key: _ } = &letter.dead;
         let origin = Origin { topic_id: letter.topic_id, place: record.place() };
         let mut headers = record.headers.clone();
         headers.push(header(ERROR, error));
         headers.push(header(CLASS, class.name()));
+        headers.push(header(GROUP, group));
         headers.extend(origin.headers());
         headers.extend(record.timestamp_ms.map(|ms| header(TIMESTAMP, &ms.to_string())));
         headers.extend(table.as_ref().map(|table| header(TABLE, &table.to_string())));
@@ -121,11 +150,12 @@ impl Stored {
         Self { key: record.key.clone(), value: record.payload.clone(), headers }
     }
 
-    /// What was done about a letter, to be written. It lies where the letter lies: its key is the same.
-    pub(super) fn of_mark(origin: &Origin, key: Option<Bytes>, resolution: Resolution) -> Self {
-        let mut headers = origin.headers();
+    /// What was done about a letter, to be written. Its key is the letter's.
+    pub(super) fn of_mark(entry: &Entry, resolution: Resolution) -> Self {
+        let mut headers = vec![header(GROUP, &entry.group)];
+        headers.extend(entry.origin().headers());
         headers.push(header(RESOLVED, resolution.name()));
-        Self { key, value: None, headers }
+        Self { key: entry.record.key.clone(), value: None, headers }
     }
 
     /// The same without its value, which is too big for the store; the origin says where it is.
@@ -137,17 +167,22 @@ impl Stored {
 
     /// Reads it back, or says what is wrong with it.
     pub(super) fn read(self) -> Result<Item, String> {
-        let (ours, own): (Vec<Header>, Vec<Header>) =
-            self.headers.into_iter().partition(|header| OURS.contains(&&*header.name));
-        let ours = Ours(ours);
+        let mut own = self.headers;
+        // What we wrote last begins with the last `x-error`. A mark has none.
+        let behind_own = own.iter().rposition(|header| &*header.name == ERROR);
+        let ours = Ours(own.split_off(behind_own.unwrap_or(0)));
+        let group = ours.needed(GROUP)?.to_owned();
         let partition = Partition::new(ours.needed(TOPIC)?, ours.parsed(PARTITION)?.ok_or_else(|| missing(PARTITION))?);
         let offset: Offset = ours.parsed(OFFSET)?.ok_or_else(|| missing(OFFSET))?;
         let topic_id = TopicId(ours.parsed(TOPIC_ID)?.ok_or_else(|| missing(TOPIC_ID))?);
-        match ours.text(RESOLVED)? {
-            None => {}
-            Some("retried") => return Ok(Item::Mark(of(topic_id, partition, offset), Resolution::Retried)),
-            Some("dropped") => return Ok(Item::Mark(of(topic_id, partition, offset), Resolution::Dropped)),
-            Some(other) => return Err(format!("header {RESOLVED} is \"{other}\", which is not known")),
+        if behind_own.is_none() {
+            let resolution = match ours.needed(RESOLVED)? {
+                "retried" => Resolution::Retried,
+                "dropped" => Resolution::Dropped,
+                other => return Err(format!("header {RESOLVED} is \"{other}\", which is not known")),
+            };
+            let origin = Origin { topic_id, place: Place { partition, offset } };
+            return Ok(Item::Mark(Mark { group, origin, resolution }));
         }
         let record = Record {
             partition,
@@ -158,6 +193,7 @@ impl Stored {
             headers: own,
         };
         Ok(Item::Entry(Box::new(Entry {
+            group,
             topic_id,
             record,
             error: ours.needed(ERROR)?.to_owned(),
@@ -168,10 +204,6 @@ impl Stored {
             truncated: ours.parsed(TRUNCATED)?,
         })))
     }
-}
-
-fn of(topic_id: TopicId, partition: Partition, offset: Offset) -> Origin {
-    Origin { topic_id, place: Place { partition, offset } }
 }
 
 impl Origin {
@@ -192,14 +224,13 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The headers that are ours. A record that came through a dead letter queue before has headers of
-/// the same names: what we wrote stands behind them.
+/// The headers that are ours.
 struct Ours(Vec<Header>);
 
 impl Ours {
     fn text(&self, name: &str) -> Result<Option<&str>, String> {
-        let last = self.0.iter().rev().find(|header| &*header.name == name);
-        let Some(value) = last.and_then(|header| header.value.as_deref()) else { return Ok(None) };
+        let found = self.0.iter().find(|header| &*header.name == name);
+        let Some(value) = found.and_then(|header| header.value.as_deref()) else { return Ok(None) };
         std::str::from_utf8(value).map(Some).map_err(|_| format!("header {name} is not UTF-8"))
     }
 
@@ -219,4 +250,43 @@ fn missing(name: &str) -> String {
 
 fn header(name: &str, value: &str) -> Header {
     Header { name: name.into(), value: Some(Bytes::copy_from_slice(value.as_bytes())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use settle_core::dead_letter::ErrorClass;
+
+    use super::*;
+
+    /// A producer's own headers may have any name, ours too.
+    #[test]
+    fn headers_of_the_record_are_never_taken_for_ours() {
+        let ours = [ERROR, VERSION, TABLE, TIMESTAMP, TRUNCATED, RESOLVED, GROUP, OFFSET, ERROR];
+        let own: Vec<Header> = ours.iter().map(|name| header(name, "v2, the producer's")).collect();
+        let record = Record {
+            partition: Partition::new("shop", 0),
+            offset: 4,
+            timestamp_ms: None,
+            key: None,
+            payload: Some(Bytes::from_static(b"no json")),
+            headers: own.clone(),
+        };
+        let dead = DeadLetter {
+            record,
+            error: "no JSON".into(),
+            class: ErrorClass::NotJson,
+            table: None,
+            version: None,
+            key: None,
+        };
+        let letter = Letter { topic_id: TopicId::of_first_line("shop", b"first"), dead };
+        let stored = Stored::of_letter(&letter, "g", SystemTime::UNIX_EPOCH);
+        for (stored, truncated) in [(stored.clone(), None), (stored.without_value(), Some(7))] {
+            let Ok(Item::Entry(entry)) = stored.read() else { panic!("no letter") };
+            assert_eq!(entry.record.headers, own, "byte for byte");
+            assert_eq!((entry.error.as_str(), entry.class.as_str()), ("no JSON", "not-json"));
+            assert_eq!((entry.version, entry.table, entry.record.timestamp_ms), (None, None, None));
+            assert_eq!(entry.truncated, truncated);
+        }
+    }
 }

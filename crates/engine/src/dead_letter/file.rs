@@ -4,13 +4,13 @@
 //! Several processes may append: each holds a lock while it does.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use settle_core::sink::{FailureKind, SinkError};
 
-use super::entry::Item;
-use super::line;
+use super::entry::{Item, Values};
+use super::line::{self, Unreadable};
 
 /// A file of dead letters.
 #[derive(Clone, Debug)]
@@ -29,7 +29,6 @@ impl DeadLetterFile {
     }
 
     fn try_append(&self, lines: &[u8]) -> io::Result<()> {
-        let is_new = !self.path.exists();
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(&self.path)?;
         file.lock()?;
         // A line that a crash cut off was never acknowledged; what comes now must not grow onto it.
@@ -38,34 +37,42 @@ impl DeadLetterFile {
         }
         file.write_all(lines)?;
         file.sync_all()?;
-        if is_new {
-            File::open(folder(&self.path))?.sync_all()?;
-        }
-        Ok(())
+        // Whoever made the file may not have come this far.
+        File::open(folder(&self.path))?.sync_all()
     }
 
-    /// Everything in it, with the number of lines that nobody acknowledged: cut off by a crash.
-    /// A file that is not there is empty. Blocks.
-    pub(super) fn read(&self) -> Result<(Vec<Item>, u64), SinkError> {
-        let mut bytes = Vec::new();
-        match File::open(&self.path) {
-            Ok(mut file) => file.read_to_end(&mut bytes).map_err(|error| self.failed("read", error))?,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok((Vec::new(), 0)),
-            Err(error) => return Err(self.failed("read", error)),
+    /// Gives everything in it to `take`, and says how many lines nobody acknowledged: cut off by a
+    /// crash. A file that is not there is empty. Blocks.
+    pub(super) fn read(&self, values: Values, mut take: impl FnMut(Item)) -> Result<u64, SinkError> {
+        let failed = |error| self.failed("read", error);
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+            Err(error) => return Err(failed(error)),
         };
-        let mut items = Vec::new();
+        // What somebody is writing is waited for: half of it would look cut off.
+        file.lock_shared().map_err(failed)?;
+        let mut file = BufReader::new(file);
+        let mut bytes = Vec::new();
         let mut cut_off = 0;
-        for (number, bytes) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
-            if bytes.is_empty() {
+        for number in 1.. {
+            bytes.clear();
+            if file.read_until(b'\n', &mut bytes).map_err(failed)? == 0 {
+                break;
+            }
+            let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+            if line.is_empty() {
                 continue;
             }
-            match line::read(bytes) {
-                Ok(stored) => items.push(stored.read().map_err(|problem| self.foreign(number, &problem))?),
-                Err(_) if !bytes.ends_with(b"}") => cut_off += 1,
-                Err(problem) => return Err(self.foreign(number, &problem)),
+            match line::read(line) {
+                Ok(stored) => {
+                    take(values.of(stored).read().map_err(|problem| self.foreign(number, &problem))?);
+                }
+                Err(Unreadable::CutOff) => cut_off += 1,
+                Err(Unreadable::Foreign(problem)) => return Err(self.foreign(number, &problem)),
             }
         }
-        Ok((items, cut_off))
+        Ok(cut_off)
     }
 
     fn foreign(&self, number: u64, problem: &str) -> SinkError {

@@ -91,9 +91,29 @@ pub(super) fn write(
     Ok(())
 }
 
+/// Why a line cannot be read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unreadable {
+    /// A crash cut it off while it was written: nobody was told that it is there.
+    CutOff,
+    /// It is none of ours.
+    Foreign(String),
+}
+
 /// Reads one line, or says what is wrong with it.
-pub(super) fn read(line: &[u8]) -> Result<Stored, String> {
-    let line: Line<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+pub(super) fn read(line: &[u8]) -> Result<Stored, Unreadable> {
+    let line: Line<'_> = serde_json::from_slice(line).map_err(|error| {
+        // The beginning of a line of ours ends too early, wherever it was cut. Zeros stand where room
+        // was made in the file and nothing written yet; we write none.
+        match error.is_eof() || line.contains(&0) {
+            true => Unreadable::CutOff,
+            false => Unreadable::Foreign(error.to_string()),
+        }
+    })?;
+    stored(line).map_err(Unreadable::Foreign)
+}
+
+fn stored(line: Line<'_>) -> Result<Stored, String> {
     if !line.headers.len().is_multiple_of(2) {
         return Err("the headers do not pair up".to_owned());
     }

@@ -1,4 +1,7 @@
 //! The log of dead letters, wherever it is kept: written by runs, read and marked by people.
+//!
+//! Several pipelines may keep theirs in one place. Each sees, drives again and marks its own: what
+//! one has settled in its destination is not settled in another's.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -6,20 +9,21 @@ use std::time::SystemTime;
 use chrono::{DateTime, Utc};
 use settle_core::sink::{BoxFuture, FailureKind, SinkError};
 
-use super::entry::{Entry, Item, Origin, Resolution, Stored};
+use super::entry::{Entry, Item, Mark, Origin, Resolution, Stored, Values};
 use super::file::DeadLetterFile;
-use super::topic::DeadLetterTopic;
+use super::topic::{DeadLetterTopic, TopicWriter};
 use super::{DeadLetters, Letter, Written, line};
 use crate::config::dlq::{DlqConfig, DlqPlace};
 
 /// The log of a pipeline's dead letters.
 pub struct DeadLetterLog {
+    group: String,
     store: Store,
 }
 
 enum Store {
     File(DeadLetterFile),
-    Topic(DeadLetterTopic),
+    Topic(TopicWriter),
 }
 
 /// One dead letter, with all that is known of it.
@@ -36,8 +40,10 @@ pub struct Found {
 /// What a log holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// Its letters, in order of origin.
+    /// The letters of the group, in order of origin.
     pub letters: Vec<Found>,
+    /// Open letters of other groups in the same place.
+    pub of_others: BTreeMap<String, u64>,
     /// Lines that a crash cut off while they were written; their records were not committed.
     pub cut_off: u64,
 }
@@ -68,40 +74,63 @@ impl Contents {
 }
 
 impl DeadLetterLog {
-    /// The log that `[dlq]` names. Nothing is contacted yet.
-    pub fn new(config: &DlqConfig) -> Self {
+    /// The log that `[dlq]` names, as this consumer group sees it. Nothing is contacted yet.
+    pub fn new(config: &DlqConfig, group: &str) -> Self {
         let store = match config.place.clone() {
             DlqPlace::File { path } => Store::File(DeadLetterFile::new(path)),
             DlqPlace::Topic { brokers, topic, properties } => {
-                Store::Topic(DeadLetterTopic::new(brokers, topic, properties))
+                Store::Topic(TopicWriter::new(DeadLetterTopic::new(brokers, topic, properties)))
             }
         };
-        Self { store }
+        Self { group: group.to_owned(), store }
     }
 
     /// Everything in it.
     pub async fn read(&self) -> Result<Contents, SinkError> {
-        let (items, cut_off) = match &self.store {
+        self.read_with(Values::Kept).await
+    }
+
+    /// Everything in it but the letters' values, which may be many bytes.
+    pub async fn outline(&self) -> Result<Contents, SinkError> {
+        self.read_with(Values::LeftOut).await
+    }
+
+    /// The open letters in numbers.
+    pub async fn summary(&self) -> Result<Summary, SinkError> {
+        self.outline().await.map(|contents| contents.summary())
+    }
+
+    async fn read_with(&self, values: Values) -> Result<Contents, SinkError> {
+        let group = self.group.clone();
+        match &self.store {
             Store::File(file) => {
                 let file = file.clone();
-                blocking(move || file.read()).await?
+                blocking(move || {
+                    let mut folding = Folding::default();
+                    let cut_off = file.read(values, |item| folding.take(item))?;
+                    Ok(folding.into_contents(&group, cut_off))
+                })
+                .await
             }
-            Store::Topic(topic) => (tokio::task::block_in_place(|| topic.read())?, 0),
-        };
-        Ok(Contents { letters: folded(items), cut_off })
+            Store::Topic(writer) => {
+                let topic = writer.topic().clone();
+                blocking(move || {
+                    let mut folding = Folding::default();
+                    topic.read(values, |item| folding.take(item))?;
+                    Ok(folding.into_contents(&group, 0))
+                })
+                .await
+            }
+        }
     }
 
     /// Says of these letters what was done about them, durably.
     pub async fn resolve(&mut self, letters: &[&Entry], resolution: Resolution) -> Result<(), SinkError> {
-        let records = letters
-            .iter()
-            .map(|entry| {
-                let origin = entry.origin();
-                let mark = Stored::of_mark(&origin, entry.record.key.clone(), resolution);
-                (origin, entry.record.timestamp_ms, mark)
-            })
-            .collect();
-        self.append(records).await.map(|_| ())
+        let marks = letters.iter().map(|entry| {
+            let mark = Stored::of_mark(entry, resolution);
+            (entry.origin(), entry.record.timestamp_ms, mark)
+        });
+        self.append(marks.collect()).await.map(|_| ())
     }
 
     async fn append(&mut self, records: Vec<(Origin, Option<i64>, Stored)>) -> Result<u64, SinkError> {
@@ -116,7 +145,7 @@ impl DeadLetterLog {
                 blocking(move || file.append(&lines)).await.map(|()| 0)
             }
             Store::Topic(topic) => {
-                let records: Vec<_> = records.into_iter().map(|(origin, _, stored)| (origin, stored)).collect();
+                let records: Vec<_> = records.into_iter().map(|(_, _, stored)| stored).collect();
                 topic.append(&records).await
             }
         }
@@ -132,7 +161,7 @@ impl DeadLetters for DeadLetterLog {
                 .map(|letter| {
                     let record = &letter.dead.record;
                     let origin = Origin { topic_id: letter.topic_id, place: record.place() };
-                    (origin, record.timestamp_ms, Stored::of_letter(letter, now))
+                    (origin, record.timestamp_ms, Stored::of_letter(letter, &self.group, now))
                 })
                 .collect();
             let truncated = self.append(records).await?;
@@ -149,22 +178,37 @@ async fn blocking<T: Send + 'static>(
         .unwrap_or_else(|error| Err(SinkError::new(FailureKind::Bug, "dead letters", error.to_string())))
 }
 
-/// One letter an origin. What was done about one counts until it is written again.
-fn folded(items: Vec<Item>) -> Vec<Found> {
-    let mut letters: BTreeMap<Origin, Found> = BTreeMap::new();
-    for item in items {
+/// One letter a group and origin. What was done about one counts until it is written again.
+#[derive(Default)]
+struct Folding {
+    letters: BTreeMap<(String, Origin), Found>,
+}
+
+impl Folding {
+    fn take(&mut self, item: Item) {
         match item {
             Item::Entry(entry) => {
-                let origin = entry.origin();
-                let times = letters.get(&origin).map_or(0, |found| found.times) + 1;
-                letters.insert(origin, Found { entry: *entry, times, resolved: None });
+                let whose = (entry.group.clone(), entry.origin());
+                let times = self.letters.get(&whose).map_or(0, |found| found.times) + 1;
+                self.letters.insert(whose, Found { entry: *entry, times, resolved: None });
             }
-            Item::Mark(origin, resolution) => {
-                if let Some(found) = letters.get_mut(&origin) {
+            Item::Mark(Mark { group, origin, resolution }) => {
+                if let Some(found) = self.letters.get_mut(&(group, origin)) {
                     found.resolved = Some(resolution);
                 }
             }
         }
     }
-    letters.into_values().collect()
+
+    fn into_contents(self, group: &str, cut_off: u64) -> Contents {
+        let mut contents = Contents { cut_off, ..Contents::default() };
+        for ((whose, _), found) in self.letters {
+            if whose == group {
+                contents.letters.push(found);
+            } else if found.resolved.is_none() {
+                *contents.of_others.entry(whose).or_default() += 1;
+            }
+        }
+        contents
+    }
 }

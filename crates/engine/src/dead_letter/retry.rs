@@ -113,7 +113,7 @@ impl<'a> Attempt<'a> {
     ) -> Result<(), SinkError> {
         let mut read = Vec::new();
         for &at in chunk {
-            match self.read(at, open) {
+            match self.read(at) {
                 Ok(fed) => read.push((at, fed)),
                 Err(reason) => retried.fates.push((at, Fate::Stays(reason))),
             }
@@ -133,6 +133,16 @@ impl<'a> Attempt<'a> {
             }
         }
         for (at, fed) in read {
+            // Asked only now: the letter before it may just have been settled.
+            if is_masked(&fed.event)
+                && let Some(before) = self.open_before(at, open)
+            {
+                let reason = format!(
+                    "it leaves out columns whose values may be in the dead letter {before} of its row; retry that one first"
+                );
+                retried.fates.push((at, Fate::Stays(reason)));
+                continue;
+            }
             let event = copied(&fed).event;
             let batch = match self.batch([(at, fed)]) {
                 Ok(batch) => batch,
@@ -154,7 +164,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// The record as an event, with the version that it had where that is known.
-    fn read(&self, at: usize, open: &HashSet<usize>) -> Result<Fed, String> {
+    fn read(&self, at: usize) -> Result<Fed, String> {
         let entry = self.letters[at];
         if let Some(bytes) = entry.truncated {
             return Err(format!(
@@ -178,17 +188,10 @@ impl<'a> Attempt<'a> {
             && !change.is_whole()
         {
             return Err(
-                "it leaves out columns, whose values were under another key; a later record that carries the whole \
-                        row, or a new snapshot of it, brings them"
+                "it leaves out columns, whose values were under another key; a later record that carries the whole row, \
+                 or a new snapshot of it, brings them"
                     .to_owned(),
             );
-        }
-        if is_masked(&fed.event)
-            && let Some(before) = self.open_before(at, open)
-        {
-            return Err(format!(
-                "it leaves out columns whose values may be in the dead letter {before} of its row; retry that one first"
-            ));
         }
         Ok(fed)
     }

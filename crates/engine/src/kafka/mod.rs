@@ -20,6 +20,7 @@ mod growth;
 mod health;
 mod intake;
 mod outlet;
+mod outlook;
 mod probe;
 mod range;
 mod reader;
@@ -32,7 +33,8 @@ mod topic_id;
 mod topics;
 
 pub use config::{Bound, KafkaConfig, REVOKE_DEADLINE};
-pub use probe::{Probe, ProbedTopic, probe, sample};
+pub use outlook::{Keeping, Outlook, PartitionOutlook, TopicOutlook, outlook};
+pub use probe::{Probe, ProbedTopic, probe, sample, sample_from};
 pub use range::read;
 pub(crate) use start::move_command;
 pub use survey::{delete_group, members, offsets_since, survey};

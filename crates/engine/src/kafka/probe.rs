@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rdkafka::TopicPartitionList;
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaError;
-use settle_core::position::{Partition, TopicId};
+use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::record::Record;
 
 use super::client::{self, Consumer};
@@ -76,30 +76,39 @@ pub async fn sample(config: KafkaConfig, topic: String, limit: usize) -> Result<
             let (first, _) = start::watermarks(&finder, &config, &partition)?;
             starts.push(Start::alone(partition, first, end));
         }
-        let consumer = Arc::new(client::create(&config, &config.consumer(starts.len()))?);
-        take_sample(&config, &consumer, &starts, limit)
+        take_sample(&config, &starts, limit)
     })
     .await
 }
 
-fn take_sample(
-    config: &KafkaConfig,
-    consumer: &Arc<Consumer>,
-    starts: &[Start],
+/// Reads up to `limit` records of each partition between two offsets: its own part of the log.
+pub async fn sample_from(
+    config: KafkaConfig,
+    parts: Vec<(Partition, Offset, Offset)>,
     limit: usize,
 ) -> Result<Vec<Record>, SourceError> {
+    blocking("reading a sample", move || {
+        let start = |(partition, start, end)| Start::alone(partition, start, end);
+        let starts: Vec<Start> = parts.into_iter().map(start).collect();
+        take_sample(&config, &starts, limit)
+    })
+    .await
+}
+
+fn take_sample(config: &KafkaConfig, starts: &[Start], limit: usize) -> Result<Vec<Record>, SourceError> {
+    let consumer = Arc::new(client::create(config, &config.consumer(starts.len()))?);
     let cannot = |error: KafkaError| of_call("reading a sample", &config.brokers, &error);
     let mut positions = TopicPartitionList::with_capacity(starts.len());
     let mut intakes = Vec::with_capacity(starts.len());
     for start in starts {
         let Partition { topic, number } = &start.partition;
         positions.add_partition_offset(topic, *number, rdkafka::Offset::Offset(start.start)).map_err(cannot)?;
-        intakes.extend(Intake::open(consumer, 0, start));
+        intakes.extend(Intake::open(&consumer, 0, start));
     }
     consumer.assign(&positions).map_err(cannot)?;
     let mut records = Vec::new();
     for intake in &mut intakes {
-        sample_partition(config, consumer, intake, limit, &mut records)?;
+        sample_partition(config, &consumer, intake, limit, &mut records)?;
     }
     Ok(records)
 }

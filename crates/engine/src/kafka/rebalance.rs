@@ -21,7 +21,7 @@ use super::outlet::Stop;
 use super::reader::{Away, Reader};
 use super::start::{self, Start};
 use super::thread::TELL_AFTER;
-use crate::source::{Assignment, SourceError, SourceEvent, SourceFailure};
+use crate::source::{SourceError, SourceEvent, SourceFailure};
 
 /// Rest between two attempts to find out where partitions start.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
@@ -60,16 +60,7 @@ impl Reader {
         if starts.is_empty() {
             return Ok(());
         }
-        let assignment = |start: Start| Assignment {
-            partition: start.partition,
-            topic_id: start.topic_id,
-            start: start.start,
-            resumed: start.committed.is_some(),
-            standing: start.standing,
-            partitions: start.partitions,
-            waits: !start.waits_for.is_empty(),
-            generation,
-        };
+        let assignment = |start: Start| start.into_assignment(generation);
         self.say(SourceEvent::Assigned(starts.into_iter().map(assignment).collect()));
         Ok(())
     }

@@ -18,10 +18,10 @@ use super::client;
 use super::config::KafkaConfig;
 use super::context::Context;
 use super::failure::of_call;
-use super::growth::{self, Growth};
+use super::growth::{self, Committed, Growth};
 use super::topic_id::topic_ids;
 use super::topics::Topic;
-use crate::source::{SourceError, SourceFailure};
+use crate::source::{Assignment, SourceError, SourceFailure};
 
 /// How long one question may take. The main queue is not polled meanwhile.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -62,6 +62,20 @@ impl Start {
             bound: Some(bound),
         }
     }
+
+    /// As the run is told of it.
+    pub(super) fn into_assignment(self, generation: u64) -> Assignment {
+        Assignment {
+            partition: self.partition,
+            topic_id: self.topic_id,
+            start: self.start,
+            resumed: self.committed.is_some(),
+            standing: self.standing,
+            partitions: self.partitions,
+            waits: !self.waits_for.is_empty(),
+            generation,
+        }
+    }
 }
 
 /// Asks for everything that the assigned partitions need.
@@ -94,36 +108,58 @@ pub(super) fn resolve(
 
     let mut starts = Vec::with_capacity(elements.len());
     for topic in &topics {
-        let name: Arc<str> = topic.name.as_str().into();
         let topic_id = ids.get(&topic.name).copied().flatten();
-        let numbers = ours.get(&*topic.name).map(Vec::as_slice).unwrap_or_default();
         let growth = Growth::of(topic, &committed);
-        for &number in numbers {
-            let partition = Partition { topic: name.clone(), number };
-            let kept = committed.get(&partition);
-            if let (Some(id), Some(standing)) = (topic_id, kept.and_then(|kept| kept.standing.as_ref()))
-                && standing.topic_id != id
-            {
-                return Err(made_anew(config, topic, standing.topic_id, id));
-            }
-            let (first, end) = watermarks(consumer, config, &partition)?;
-            let start = kept.map_or(first, |kept| kept.offset);
-            let is_same = topic_id.is_some() && kept.is_some_and(|kept| kept.standing.is_some());
-            check(config, topic, &partition, start, (first, end), is_same)?;
-            // A topic that came after the start of a bounded run is not part of it.
-            let bound = ends.map(|ends| ends.get(&partition).copied().unwrap_or(start));
-            let standing = kept.and_then(|kept| kept.standing.clone()).filter(|standing| standing.offset == start);
-            let grown = kept.is_none() && growth.is_new(number);
-            let waits_for = if grown { growth.reach(consumer, config, ends)? } else { Vec::new() };
-            if !waits_for.is_empty() {
-                tracing::info!(%partition, "the topic has grown: read once the other partitions are committed so far");
-            }
-            let partitions = if grown { topic.partitions.cast_unsigned() } else { growth.known() };
-            let committed = kept.map(|kept| kept.offset);
-            starts.push(Start { partition, topic_id, start, committed, standing, partitions, waits_for, bound });
+        for &number in ours.get(&*topic.name).map(Vec::as_slice).unwrap_or_default() {
+            let partition = Partition::new(topic.name.as_str(), number);
+            let at = At { topic, topic_id, growth: &growth, kept: committed.get(&partition) };
+            let log = watermarks(consumer, config, &partition)?;
+            starts.push(at.start(consumer, config, ends, partition, log)?);
         }
     }
     Ok(starts)
+}
+
+/// What is known of a partition before its start is found.
+pub(super) struct At<'a> {
+    pub(super) topic: &'a Topic,
+    pub(super) topic_id: Option<TopicId>,
+    pub(super) growth: &'a Growth<'a>,
+    /// What the group committed.
+    pub(super) kept: Option<&'a Committed>,
+}
+
+impl At<'_> {
+    /// Where the partition starts, in a log from its first to its last stable offset.
+    pub(super) fn start(
+        &self,
+        consumer: &BaseConsumer<Context>,
+        config: &KafkaConfig,
+        ends: Option<&Ends>,
+        partition: Partition,
+        (first, end): (Offset, Offset),
+    ) -> Result<Start, SourceError> {
+        let Self { topic, topic_id, growth, kept } = *self;
+        if let (Some(id), Some(standing)) = (topic_id, kept.and_then(|kept| kept.standing.as_ref()))
+            && standing.topic_id != id
+        {
+            return Err(made_anew(config, topic, standing.topic_id, id));
+        }
+        let start = kept.map_or(first, |kept| kept.offset);
+        let is_same = topic_id.is_some() && kept.is_some_and(|kept| kept.standing.is_some());
+        check(config, topic, &partition, start, (first, end), is_same)?;
+        // A topic that came after the start of a bounded run is not part of it.
+        let bound = ends.map(|ends| ends.get(&partition).copied().unwrap_or(start));
+        let standing = kept.and_then(|kept| kept.standing.clone()).filter(|standing| standing.offset == start);
+        let grown = kept.is_none() && growth.is_new(partition.number);
+        let waits_for = if grown { growth.reach(consumer, config, ends)? } else { Vec::new() };
+        if !waits_for.is_empty() {
+            tracing::info!(%partition, "the topic has grown: read once the other partitions are committed so far");
+        }
+        let partitions = if grown { topic.partitions.cast_unsigned() } else { growth.known() };
+        let committed = kept.map(|kept| kept.offset);
+        Ok(Start { partition, topic_id, start, committed, standing, partitions, waits_for, bound })
+    }
 }
 
 /// Refuses an offset that the log, from its first to its last stable offset, does not hold.

@@ -8,7 +8,7 @@ use super::RunError;
 use crate::source::{Assignment, GroupOffsets, SourceError, SourceFailure};
 
 /// Refuses partitions whose offsets do not fit what the destination records of them.
-pub(super) fn refuse(assignments: &[Assignment], places: &Places, group: &GroupOffsets) -> Result<(), RunError> {
+pub(crate) fn refuse(assignments: &[Assignment], places: &Places, group: &GroupOffsets) -> Result<(), RunError> {
     for assignment in assignments {
         let Some(topic_id) = assignment.topic_id else { continue };
         let problem = made_anew(assignments, assignment, topic_id, places, group)

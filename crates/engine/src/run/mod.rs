@@ -27,6 +27,8 @@ use settle_core::sink::{Sink, SinkError};
 
 pub use burial::TooMany;
 pub use flow::run;
+pub(crate) use gap::refuse as refuse_gap;
+pub(crate) use owners::Owners;
 pub use report::{End, Report};
 
 use crate::config::dlq::DlqLimit;

@@ -18,7 +18,7 @@ struct First {
 }
 
 /// Who writes to which target table.
-pub(super) struct Owners {
+pub(crate) struct Owners {
     target: Target,
     first: HashMap<String, First>,
     /// The origin seen last: nearly every record has the one of the record before.
@@ -26,12 +26,12 @@ pub(super) struct Owners {
 }
 
 impl Owners {
-    pub(super) fn new(target: Target) -> Self {
+    pub(crate) fn new(target: Target) -> Self {
         Self { target, first: HashMap::new(), last: None }
     }
 
     /// Checks the event's origin against the one that its target table has.
-    pub(super) fn check(&mut self, event: &Event) -> Result<(), SourceError> {
+    pub(crate) fn check(&mut self, event: &Event) -> Result<(), SourceError> {
         let (record, table, lineage): (&Record, _, _) = match event {
             Event::Change(change) => (&change.record, &change.table, &change.lineage),
             Event::Truncate(truncate) => (&truncate.record, &truncate.table, &truncate.lineage),

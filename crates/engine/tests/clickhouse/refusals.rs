@@ -298,8 +298,8 @@ async fn check_finds_everything_at_once_and_changes_nothing() {
             ],
         };
         let tables = [
-            CheckedTable { table: &t, key: &["id"], schema: Some(&schema) },
-            CheckedTable { table: &u, key: &["id"], schema: None },
+            CheckedTable { table: &t, key: &["id"], schema: Some(&schema), rows: None },
+            CheckedTable { table: &u, key: &["id"], schema: None, rows: None },
         ];
         let mut sink = ClickHouse::new(stage.config(), creating()).unwrap();
         let findings = sink.check(&tables).await;

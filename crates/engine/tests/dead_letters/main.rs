@@ -1,6 +1,7 @@
 //! The log of dead letters, in files and on the real Kafka.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod faults;
 mod files;
 mod topics;
 
@@ -8,10 +9,16 @@ use settle_core::dead_letter::{DeadLetter, ErrorClass};
 use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::record::{Header, Record};
 use settle_core::version::Version;
-use settle_engine::dead_letter::{Contents, Found, Letter};
+use settle_engine::config::dlq::{DlqConfig, DlqLimit, DlqPlace};
+use settle_engine::dead_letter::{Contents, DeadLetterLog, Found, Letter};
 
 /// Bytes that are no UTF-8 and no JSON.
 const WILD: &[u8] = b"\x00\xff{\"op\":\xc3\x28\n\"";
+
+/// The log of a group in this place.
+fn log_of(group: &str, place: &DlqPlace) -> DeadLetterLog {
+    DeadLetterLog::new(&DlqConfig { place: place.clone(), limit: DlqLimit::default() }, group)
+}
 
 fn topic_id() -> TopicId {
     TopicId::of_first_line("shop", b"first")

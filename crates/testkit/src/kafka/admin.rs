@@ -61,6 +61,14 @@ pub async fn set_topic_config(topic: &str, config: &[(&str, &str)]) {
     }
 }
 
+/// A setting of a topic, as `retention.ms`.
+pub async fn topic_setting(topic: &str, name: &str) -> String {
+    let described = admin().describe_configs([&ResourceSpecifier::Topic(topic)], &options()).await;
+    let settings = described.expect("the broker answers").remove(0).expect("the topic's settings");
+    let value = settings.get(name).and_then(|entry| entry.value.clone());
+    value.unwrap_or_else(|| panic!("topic {topic} has no setting {name}"))
+}
+
 /// Deletes the records of one partition below `before`, as retention would.
 pub async fn delete_records(topic: &str, partition: i32, before: i64) {
     let mut list = TopicPartitionList::new();

@@ -73,8 +73,7 @@ pub(crate) async fn table(
             ));
         }
     }
-    let conventions = &target.conventions;
-    let encoder = Encoder { server, naming, rows: &rows, schema: table.schema().map(|schema| &**schema), conventions };
+    let encoder = Encoder::new(server, naming, &rows, table, target);
     let (whole, unsent) = rows.whole_and_not();
     let unsent = stored::in_order(&rows, &unsent);
     let mut left = unsent.as_slice();
@@ -149,7 +148,19 @@ pub(crate) struct Encoder<'a, 'r> {
     conventions: &'a settle_core::schema::Conventions,
 }
 
-impl Encoder<'_, '_> {
+impl<'a, 'r> Encoder<'a, 'r> {
+    /// For the rows of one table that are placed.
+    pub(crate) fn new(
+        server: &'a Server,
+        naming: Naming<'a>,
+        rows: &'a Rows<'r>,
+        table: &TableRows<'a>,
+        target: &'a Target,
+    ) -> Self {
+        let schema = table.schema().map(|schema| &**schema);
+        Self { server, naming, rows, schema, conventions: &target.conventions }
+    }
+
     /// Brings rows of one partition together. Texts of one length compare as numbers and dates do.
     fn sort_by_partition(&self, known: &Known, rows: &mut [usize]) {
         let columns: Vec<&str> = known
@@ -198,7 +209,7 @@ impl Encoder<'_, '_> {
     }
 
     /// The names of the block's columns, and its bytes.
-    fn encode(
+    pub(crate) fn encode(
         &self,
         known: &Known,
         columns: &[usize],

@@ -1,9 +1,10 @@
 //! What `settle check` says of the destination: every finding, not only the first.
 
 use serde::Deserialize;
+use settle_core::batch::TableRows;
 use settle_core::change::TableName;
 use settle_core::schema::RowSchema;
-use settle_core::sink::{FailureKind, SinkError};
+use settle_core::sink::SinkError;
 
 use super::ddl::VIEW_SUFFIX;
 use super::definition::{self, Columns};
@@ -13,12 +14,13 @@ use super::names::identifier;
 use super::naming::Naming;
 use super::privileges;
 use super::sink::ClickHouse;
-use super::table::describe;
-use super::validate;
+use super::table::{Table, describe};
+use super::{trial, validate};
 use crate::finding::Finding;
+use crate::owner::Owner;
 
 /// A table that the topics will write.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct CheckedTable<'a> {
     /// Source table.
     pub table: &'a TableName,
@@ -26,6 +28,8 @@ pub struct CheckedTable<'a> {
     pub key: &'a [&'a str],
     /// The Connect schema of its records, where they carry one.
     pub schema: Option<&'a RowSchema>,
+    /// Its sampled rows that carry all of their columns.
+    pub rows: Option<TableRows<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -41,37 +45,47 @@ impl ClickHouse {
         let mut findings = Vec::new();
         match self.server.probe().await {
             Ok(version) => findings.push(Finding::note(format!("the server is ClickHouse {version}"))),
-            Err(error) => return vec![of_error(&error)],
+            Err(error) => return vec![Finding::of_sink(&error)],
         }
-        if let Err(error) = self.check_server(&mut findings).await {
-            findings.push(of_error(&error));
-            return findings;
-        }
-        let mut taken: Vec<(String, &TableName)> = Vec::new();
+        let has_meta = match self.check_server(&mut findings).await {
+            Ok(has_meta) => has_meta,
+            Err(error) => {
+                findings.push(Finding::of_sink(&error));
+                return findings;
+            }
+        };
         for checked in tables {
-            let naming = Naming::new(checked.table, &self.target);
-            if let Some((_, other)) = taken.iter().find(|(name, _)| name == naming.table()) {
-                findings.push(Finding::error(
-                    format!("{other} and {} would both be written to {}", checked.table, identifier(naming.table())),
-                    format!("give one another table with name in {}", naming.section()),
-                ));
+            let mut own = Vec::new();
+            if has_meta && let Err(error) = self.check_owner(checked).await {
+                own.push(Finding::of_sink(&error));
             }
-            taken.push((naming.table().to_owned(), checked.table));
-            if let Err(error) = self.check_table(checked, &mut findings).await {
-                findings.push(of_error(&error));
+            if let Err(error) = self.check_table(checked, &mut own).await {
+                own.push(Finding::of_sink(&error));
             }
+            findings.append(&mut own);
         }
         findings
     }
 
-    async fn check_server(&mut self, findings: &mut Vec<Finding>) -> Result<(), SinkError> {
+    /// Whether another source table, or another server's, fills the target.
+    async fn check_owner(&self, checked: &CheckedTable<'_>) -> Result<(), SinkError> {
+        let Some(first) = checked.rows.and_then(|rows| rows.rows().next()) else { return Ok(()) };
+        let change = first.change();
+        let owner = Owner { table: change.table.clone(), lineage: change.lineage.clone() };
+        let naming = Naming::new(checked.table, &self.target);
+        self.meta.refuse_other(&self.server.client, naming.table(), &owner).await
+    }
+
+    /// Returns whether there is a `settle_meta`.
+    async fn check_server(&mut self, findings: &mut Vec<Finding>) -> Result<bool, SinkError> {
         let database = identifier(&self.server.database);
         if self.server.database_engine().await?.is_none() {
             findings.push(missing(self.target.create, &format!("the database {database}"), "CREATE DATABASE"));
-            return Ok(());
+            return Ok(false);
         }
         let name = self.server.name(meta::TABLE);
-        if describe(&self.server.client, &name).await?.is_none() {
+        let has_meta = describe(&self.server.client, &name).await?.is_some();
+        if !has_meta {
             let sql = meta::create_table(&self.server.database, self.server.cluster(), self.server.replicated);
             findings.push(missing(self.target.create, &name.to_string(), &sql));
         } else {
@@ -87,28 +101,15 @@ impl ClickHouse {
             value("fsync_after_insert"),
             value("insert_quorum")
         )));
-        Ok(())
+        Ok(has_meta)
     }
 
     async fn check_table(&self, checked: &CheckedTable<'_>, findings: &mut Vec<Finding>) -> Result<(), SinkError> {
         let naming = Naming::new(checked.table, &self.target);
         let name = self.server.name(naming.table());
-        let Some(table) = describe(&self.server.client, &name).await? else {
-            if checked.schema.is_none() && naming.declared().next().is_none() {
-                findings.push(Finding::error(
-                    format!("{name} does not exist, and the records carry no schema to take its columns from"),
-                    format!(
-                        "declare them under `columns` in {}, or create the table from what `settle ddl` prints",
-                        naming.section()
-                    ),
-                ));
-            } else {
-                let from = checked.schema.map_or(Columns::Declared, Columns::Schema);
-                definition::columns(&naming, checked.key, from)?;
-                findings.push(missing(self.target.create, &name.to_string(), "what `settle ddl` prints"));
-            }
-            return Ok(());
-        };
+        let existing = describe(&self.server.client, &name).await?;
+        trial::declared_types(&self.server, &naming, existing.as_ref(), findings).await?;
+        let Some(table) = existing else { return self.check_missing(checked, &naming, findings).await };
         let key: Vec<&str> = checked.key.iter().map(|field| naming.key_target(field)).collect();
         let before = findings.len();
         findings.extend(validate::table(&table, &key, &naming));
@@ -117,6 +118,7 @@ impl ClickHouse {
         }
         if findings[before..].iter().all(|f| !f.is_error()) {
             findings.extend(outranking(&self.server, &table, &naming, self.meta.max_epoch()).await?);
+            self.try_rows(checked, &table, findings).await?;
         }
         let view_name = name.beside(VIEW_SUFFIX);
         let view = describe(&self.server.client, &view_name).await?;
@@ -130,6 +132,46 @@ impl ClickHouse {
         }
         Ok(())
     }
+
+    /// The table that a run would create.
+    async fn check_missing(
+        &self,
+        checked: &CheckedTable<'_>,
+        naming: &Naming<'_>,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), SinkError> {
+        let name = self.server.name(naming.table());
+        if checked.schema.is_none() && naming.declared().next().is_none() {
+            findings.push(Finding::error(
+                format!("{name} does not exist, and the records carry no schema to take its columns from"),
+                format!(
+                    "declare them under `columns` in {}, or create the table from what `settle ddl` prints",
+                    naming.section()
+                ),
+            ));
+            return Ok(());
+        }
+        let from = checked.schema.map_or(Columns::Declared, Columns::Schema);
+        let columns = definition::columns(naming, checked.key, from)?;
+        findings.push(missing(self.target.create, &name.to_string(), "what `settle ddl` prints"));
+        if findings.iter().all(|finding| !finding.is_error()) {
+            let table = trial::new_table(&self.server, naming, &columns).await?;
+            self.try_rows(checked, &table, findings).await?;
+        }
+        Ok(())
+    }
+
+    async fn try_rows(
+        &self,
+        checked: &CheckedTable<'_>,
+        table: &Table,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), SinkError> {
+        match &checked.rows {
+            Some(rows) => trial::rows(&self.server, &self.target, table.clone(), rows, findings).await,
+            None => Ok(()),
+        }
+    }
 }
 
 /// Something that does not exist: created by the run, or by the user.
@@ -139,12 +181,4 @@ fn missing(create: bool, what: &str, sql: &str) -> Finding {
     } else {
         Finding::error(format!("{what} does not exist, and [sink] create is false"), format!("run {sql}"))
     }
-}
-
-fn of_error(error: &SinkError) -> Finding {
-    let fix = match error.kind {
-        FailureKind::Unreachable => "check `url` in [sink], and that the server runs",
-        _ => "",
-    };
-    Finding::error(error.to_string(), fix)
 }

@@ -50,6 +50,16 @@ impl CreateTable<'_> {
     }
 }
 
+/// What Settle runs before it makes target tables: the database, and the table of its own.
+pub fn own_ddl(database: &str, cluster: Option<&str>) -> Vec<String> {
+    vec![create_database(database, cluster), super::meta::create_table(database, cluster, cluster.is_some())]
+}
+
+/// The database.
+pub(crate) fn create_database(database: &str, cluster: Option<&str>) -> String {
+    format!("CREATE DATABASE IF NOT EXISTS {}{}", identifier(database), on_cluster(cluster))
+}
+
 /// The `CREATE TABLE` of a target table, as Settle runs it.
 pub fn create_table_ddl(table: &CreateTable<'_>) -> String {
     table.sql()

@@ -92,7 +92,8 @@ impl Destination {
 }
 
 impl Known {
-    fn new(table: Table, naming: &Naming<'_>, key: &[&str], owner: Owner) -> Result<Self, SinkError> {
+    /// A table that was validated, or that would be created.
+    pub(crate) fn new(table: Table, naming: &Naming<'_>, key: &[&str], owner: Owner) -> Result<Self, SinkError> {
         let mut known = Self {
             table,
             key: Vec::new(),
@@ -121,7 +122,7 @@ impl Known {
     }
 
     /// Every row must have the key that the table was validated for, and come from one lineage.
-    fn check_rows(&self, rows: &TableRows<'_>, naming: &Naming<'_>) -> Result<(), SinkError> {
+    pub(crate) fn check_rows(&self, rows: &TableRows<'_>, naming: &Naming<'_>) -> Result<(), SinkError> {
         let operation = || format!("preparing {} for {}", self.table.name, rows.table);
         for row in rows.rows() {
             if !row.key().names().eq(self.key.iter().map(|(name, _)| name.as_str())) {

@@ -116,7 +116,7 @@ impl std::fmt::Display for ServerError {
 impl std::error::Error for ServerError {}
 
 /// The text between `Code: n. DB::Exception: ` and the version, cut where it lists a grammar.
-fn tidy(text: &str) -> String {
+pub(crate) fn tidy(text: &str) -> String {
     let text = text.trim();
     let text = text.find("DB::Exception: ").map_or(text, |at| &text[at + "DB::Exception: ".len()..]);
     let text = text.rfind(" (version ").map_or(text, |at| &text[..at]);

@@ -154,7 +154,10 @@ impl Meta {
 
     /// What is wrong with the scheme that is recorded, without recording ours.
     pub(crate) async fn check(&mut self, client: &Client) -> Result<(), SinkError> {
-        let facts = self.facts(client, &format!("kind = '{KIND_SCHEME}'")).await?;
+        let facts = self.facts(client, &format!("kind IN ('{KIND_SCHEME}', '{KIND_EPOCH}')")).await?;
+        for fact in facts.iter().filter(|fact| fact.kind == KIND_EPOCH) {
+            self.max_epoch = self.max_epoch.max(self.number(&fact.amount)?);
+        }
         self.check_scheme(&facts)
     }
 
@@ -311,6 +314,16 @@ impl Meta {
             }
         };
         match known.conflict(owner, table) {
+            None => Ok(()),
+            Some(conflict) => {
+                Err(SinkError::new(FailureKind::Contract, format!("preparing the table for {owner}"), conflict))
+            }
+        }
+    }
+
+    /// Refuses an owner beside the one that is recorded, without recording it.
+    pub(crate) async fn refuse_other(&self, client: &Client, table: &str, owner: &Owner) -> Result<(), SinkError> {
+        match self.first_owner(client, table).await?.and_then(|known| known.conflict(owner, table)) {
             None => Ok(()),
             Some(conflict) => {
                 Err(SinkError::new(FailureKind::Contract, format!("preparing the table for {owner}"), conflict))

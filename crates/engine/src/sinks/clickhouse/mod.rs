@@ -36,12 +36,13 @@ mod standings;
 mod stored;
 mod sweeps;
 mod table;
+mod trial;
 mod truncates;
 mod validate;
 
 pub use check::CheckedTable;
 pub use config::ClickHouseConfig;
 pub use contents::ClickHouseContents;
-pub use ddl::{CreateTable, create_table_ddl};
+pub use ddl::{CreateTable, create_table_ddl, own_ddl};
 pub use definition::{Columns, table_ddl};
 pub use sink::ClickHouse;

@@ -6,7 +6,7 @@ use settle_core::sink::{FailureKind, SinkError};
 use super::buffer::Calendar;
 use super::client::Client;
 use super::config::ClickHouseConfig;
-use super::ddl::on_cluster;
+use super::ddl;
 use super::meta;
 use super::names::{QualifiedName, identifier, literal};
 use super::table::describe;
@@ -87,8 +87,7 @@ impl Server {
     /// Makes sure that database and `settle_meta` exist.
     pub(crate) async fn prepare(&mut self, create: bool) -> Result<(), SinkError> {
         if self.database_engine().await?.is_none() {
-            let sql =
-                format!("CREATE DATABASE IF NOT EXISTS {}{}", identifier(&self.database), on_cluster(self.cluster()));
+            let sql = ddl::create_database(&self.database, self.cluster());
             self.create(create, &format!("creating the database {}", identifier(&self.database)), &sql).await?;
             self.database_engine().await?;
         }

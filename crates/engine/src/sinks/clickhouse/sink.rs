@@ -18,6 +18,7 @@ use super::destination::Destination;
 use super::holds::HoldFacts;
 use super::meta::Meta;
 use super::server::Server;
+use super::table::describe;
 use super::truncates;
 use super::{standings, sweeps};
 use crate::config::{Deletes, Target};
@@ -76,13 +77,26 @@ impl ClickHouse {
             tracing::info!(version, database = self.server.database, "connected to ClickHouse");
         }
         self.is_open = true;
+        Ok(Places { floors, ..self.recorded(parts).await? })
+    }
+
+    /// What is recorded of these places, without changing anything.
+    pub async fn places(&mut self, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
+        if describe(&self.server.client, self.meta.name()).await?.is_none() {
+            return Ok(Places::default());
+        }
+        let floors = self.meta.read_floors(&self.server.client, parts).await?;
+        Ok(Places { floors, ..self.recorded(parts).await? })
+    }
+
+    async fn recorded(&mut self, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
         let client = &self.server.client;
         let holds = self.holds.open(client, parts).await?;
         let epochs = placed(&standings::epochs(&self.meta, client).await?, parts);
         let written = standings::of_group(&self.meta, client, &self.group, parts).await?;
         let mut pending = sweeps::pending(&self.server, &self.meta, parts).await?;
         pending.extend(truncates::pending(&self.server, &self.meta, parts).await?);
-        Ok(Places { floors, holds, epochs, written, pending, ..Places::default() })
+        Ok(Places { holds, epochs, written, pending, ..Places::default() })
     }
 
     async fn finish_one(&mut self, pending: &Pending) -> Result<u64, SinkError> {

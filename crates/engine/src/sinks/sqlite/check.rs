@@ -1,57 +1,117 @@
 //! A look before a run, and the SQL for who makes tables by hand.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
-use settle_core::batch::{Batch, TableRows};
-use settle_core::sink::SinkError;
+use settle_core::batch::TableRows;
+use settle_core::position::TopicId;
+use settle_core::sink::{FailureKind, PlacedPartition, Places, SinkError};
+use uuid::Uuid;
 
+use super::apply::{self, State};
 use super::config::SqliteConfig;
 use super::failure::{During, Outcome, contract};
 use super::prepared::prepare;
-use super::{connection, ddl, meta, name};
+use super::sink::read_places;
+use super::{connection, ddl, meta, name, positions};
+use crate::check::can_be_made;
 use crate::config::target::{Deletes, Target};
-use crate::finding::Finding;
+use crate::finding::{Cause, Finding};
+use crate::sampling::Sample;
 use crate::sinks::plan::Plan;
 
-/// What a run over topics like `sample` would find in the destination. Everything that a run would
-/// do before its first row is done in a transaction, and rolled back: nothing changes, and a
-/// missing file is not made.
-pub fn check(config: &SqliteConfig, target: &Target, sample: &Batch) -> Vec<Finding> {
+/// What a run over topics like `sample` would find in the destination. Everything that a run would do
+/// is done in a transaction, and rolled back: nothing changes, and a missing file is not made.
+pub fn check(config: &SqliteConfig, target: &Target, sample: &Sample, parts: &[PlacedPartition]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if let Err(error) = look(config, target, sample, &mut findings) {
-        findings.push(Finding::error(error.to_string(), ""));
+    if let Err(error) = look(config, target, sample, parts, &mut findings) {
+        findings.push(match error.kind {
+            FailureKind::Overloaded => Finding::error(
+                format!(
+                    "another connection holds the write lock of {}, so it could not be looked at",
+                    config.path.display()
+                ),
+                "check again when the lock is free; a run waits for it",
+            )
+            .because(Cause::SinkAway),
+            _ => Finding::of_sink(&error),
+        });
     }
     findings
 }
 
-fn look(config: &SqliteConfig, target: &Target, sample: &Batch, findings: &mut Vec<Finding>) -> Outcome<()> {
-    let path = &config.path;
-    let operation = || format!("open {}", path.display());
-    let mut connection = if path.exists() {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags).during(operation)?;
-        connection.busy_timeout(std::time::Duration::from_millis(config.busy_timeout_ms)).during(operation)?;
-        connection
-    } else {
-        would_be_made(path)?;
-        findings.push(Finding::note(format!("{} does not exist yet and is made", path.display())));
-        Connection::open_in_memory().during(operation)?
-    };
+/// What the destination knows of the places, without changing anything.
+pub fn places(config: &SqliteConfig, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
+    let mut connection = opened(config, &mut Vec::new())?;
+    let operation = || format!("look at {}", config.path.display());
     let tried = connection.transaction_with_behavior(TransactionBehavior::Immediate).during(operation)?;
-    meta::open(&tried)?;
-    for rows in sample.tables() {
+    let places = read_places(&tried, &config.group, parts)?;
+    tried.rollback().during(operation)?;
+    Ok(places)
+}
+
+fn look(
+    config: &SqliteConfig,
+    target: &Target,
+    sample: &Sample,
+    parts: &[PlacedPartition],
+    findings: &mut Vec<Finding>,
+) -> Outcome<()> {
+    let mut connection = opened(config, findings)?;
+    let operation = || format!("look at {}", config.path.display());
+    let tried = connection.transaction_with_behavior(TransactionBehavior::Immediate).during(operation)?;
+    read_places(&tried, &config.group, parts)?;
+    let before = findings.len();
+    let mut state = state(config, target, sample, parts);
+    for rows in sample.batch.tables() {
         let mut own = Vec::new();
-        let prepared = prepare(&tried, target, rows, &mut own);
-        // The error of a refused table repeats its findings.
-        if let Err(error) = prepared
-            && !own.iter().any(Finding::is_error)
-        {
-            own.push(Finding::error(error.to_string(), ""));
+        match prepare(&tried, target, rows, &mut own) {
+            Ok(prepared) => {
+                state.tables.insert(rows.table.clone(), prepared);
+            }
+            // The error of a refused table repeats its findings.
+            Err(error) if !own.iter().any(Finding::is_error) => own.push(Finding::of_sink(&error)),
+            Err(_) => {}
         }
         findings.append(&mut own);
     }
+    if !findings[before..].iter().any(Finding::is_error)
+        && let Err(error) = apply::apply(&tried, &mut state, &sample.complete)
+    {
+        findings.push(Finding::of_sink(&error));
+    }
     tried.rollback().during(operation)
+}
+
+/// The database, or one in memory where there is none yet and could be one.
+fn opened(config: &SqliteConfig, findings: &mut Vec<Finding>) -> Outcome<Connection> {
+    let path = &config.path;
+    let operation = || format!("open {}", path.display());
+    connection::refuse_no_file(path)?;
+    if !path.exists() {
+        would_be_made(path)?;
+        findings.push(Finding::note(format!("{} does not exist yet; a run makes it", path.display())));
+        return Connection::open_in_memory().during(operation);
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).during(operation)?;
+    connection.busy_timeout(std::time::Duration::from_millis(config.busy_timeout_ms)).during(operation)?;
+    Ok(connection)
+}
+
+/// What a run remembers, with an id for every topic: what is written under one that is made up is
+/// rolled back with the rest.
+fn state(config: &SqliteConfig, target: &Target, sample: &Sample, parts: &[PlacedPartition]) -> State {
+    let made_up = TopicId(Uuid::nil());
+    let spans = sample.complete.spans().iter().map(|span| (span.partition.clone(), made_up));
+    let known = parts.iter().map(|part| (part.partition.clone(), part.topic_id));
+    State {
+        target: target.clone(),
+        group: config.group.clone(),
+        topic_ids: spans.chain(known).collect(),
+        tables: HashMap::new(),
+    }
 }
 
 /// Refuses a path at which no file can be made.
@@ -61,19 +121,21 @@ fn would_be_made(path: &Path) -> Outcome<()> {
     if !folder.is_dir() {
         return Err(contract(operation(), format!("the folder {} does not exist; create it", folder.display())));
     }
-    let probe = folder.join(format!(".settle-check-{}", std::process::id()));
-    let written = std::fs::OpenOptions::new().write(true).create_new(true).open(&probe);
-    written.and_then(|_| std::fs::remove_file(&probe)).map_err(|error| {
+    can_be_made(path).map_err(|error| {
         let context = format!("no file can be made in {}; give this user write access", folder.display());
         contract(operation(), context).caused_by(error)
     })
+}
+
+/// The SQL that a run would make its own tables with.
+pub fn own_tables_ddl() -> Vec<String> {
+    vec![meta::CREATE.to_owned(), positions::CREATE.to_owned()]
 }
 
 /// The SQL that a run would make the tables of these rows with: the table, and the one for the
 /// versions of its deleted rows.
 pub fn create_table_ddl(target: &Target, rows: TableRows<'_>) -> Result<Vec<String>, SinkError> {
     let connection = Connection::open_in_memory().during(|| "open a database in memory".into())?;
-    connection::prepare(&connection, &SqliteConfig::at(":memory:")).during(|| "open a database in memory".into())?;
     meta::open(&connection)?;
     let plan = Plan::of(target, rows.table, Deletes::Hard);
     let mut statements = vec![ddl::new_table(&plan, target.evolution, rows)?.sql];

@@ -13,10 +13,7 @@ use super::failure::{During, Outcome, contract};
 pub(super) fn open(config: &SqliteConfig) -> Outcome<Connection> {
     let path = &config.path;
     let operation = || format!("open {}", path.display());
-    // No URIs: a path is a path, whatever it begins with.
-    if path.as_os_str().is_empty() || path == Path::new(":memory:") {
-        return Err(contract(operation(), "a database in memory is lost with the process; name a file in [sink] path"));
-    }
+    refuse_no_file(path)?;
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
         return Err(contract(operation(), format!("the folder {} does not exist; create it", folder.display())));
     }
@@ -24,6 +21,16 @@ pub(super) fn open(config: &SqliteConfig) -> Outcome<Connection> {
     let connection = Connection::open_with_flags(path, flags).during(operation)?;
     prepare(&connection, config).during(operation)?;
     Ok(connection)
+}
+
+/// Refuses a path that SQLite would take for a database in memory.
+pub(super) fn refuse_no_file(path: &Path) -> Outcome<()> {
+    // No URIs: a path is a path, whatever it begins with.
+    if path.as_os_str().is_empty() || path == Path::new(":memory:") {
+        let operation = format!("open {}", path.display());
+        return Err(contract(operation, "a database in memory is lost with the process; name a file in [sink] path"));
+    }
+    Ok(())
 }
 
 /// Settings of the connection. Only the journal mode stays with the file.

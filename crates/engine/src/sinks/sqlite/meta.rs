@@ -22,7 +22,8 @@ use crate::owner::Owner;
 const READ: &str = "read settle_meta";
 const WRITE: &str = "write settle_meta";
 
-const CREATE: &str = "CREATE TABLE IF NOT EXISTS settle_meta (
+/// The SQL that makes the table.
+pub(super) const CREATE: &str = "CREATE TABLE IF NOT EXISTS settle_meta (
   kind TEXT NOT NULL,
   subject TEXT NOT NULL DEFAULT '',
   at INTEGER NOT NULL DEFAULT 0,

@@ -29,7 +29,7 @@ mod sweeps;
 mod table;
 mod validate;
 
-pub use check::{check, create_table_ddl};
+pub use check::{check, create_table_ddl, own_tables_ddl, places};
 pub use config::SqliteConfig;
 pub use contents::SqliteContents;
 pub use sink::Sqlite;

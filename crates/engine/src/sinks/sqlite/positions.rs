@@ -7,7 +7,8 @@ use settle_core::sink::PlacedPartition;
 
 use super::failure::{During, Outcome};
 
-const CREATE: &str = "CREATE TABLE IF NOT EXISTS settle_positions (
+/// The SQL that makes the table.
+pub(super) const CREATE: &str = "CREATE TABLE IF NOT EXISTS settle_positions (
   consumer_group TEXT NOT NULL,
   topic_id TEXT NOT NULL,
   partition INTEGER NOT NULL,

@@ -45,16 +45,8 @@ impl Sqlite {
 
     fn open_now(&mut self, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
         self.in_transaction("open", |connection, state| {
-            meta::open(connection)?;
-            positions::open(connection)?;
             state.topic_ids.extend(parts.iter().map(|part| (part.partition.clone(), part.topic_id)));
-            let applied = positions::read(connection, &state.group, parts)?;
-            let floors = meta::floors(connection, parts)?;
-            let all = standings::epochs(connection)?;
-            let written = standings::of_group(connection, &state.group, parts)?;
-            let holds = holds::read(connection, parts)?;
-            let pending = sweeps::pending(connection, parts)?;
-            Ok(Places { floors, applied, holds, epochs: placed(&all, parts), written, pending })
+            read_places(connection, &state.group, parts)
         })
     }
 
@@ -127,6 +119,23 @@ impl Sqlite {
         }
         finished
     }
+}
+
+/// Makes what Settle keeps of its own where it is missing, and reads what is known of these places.
+pub(super) fn read_places(
+    connection: &Connection,
+    group: &str,
+    parts: &[PlacedPartition],
+) -> Result<Places, SinkError> {
+    meta::open(connection)?;
+    positions::open(connection)?;
+    let applied = positions::read(connection, group, parts)?;
+    let floors = meta::floors(connection, parts)?;
+    let all = standings::epochs(connection)?;
+    let written = standings::of_group(connection, group, parts)?;
+    let holds = holds::read(connection, parts)?;
+    let pending = sweeps::pending(connection, parts)?;
+    Ok(Places { floors, applied, holds, epochs: placed(&all, parts), written, pending })
 }
 
 fn schema_version(connection: &Connection) -> rusqlite::Result<i64> {

@@ -1,0 +1,86 @@
+//! Rows with a dead letter, and later records of them that leave columns out: what stands on the
+//! dead letter follows it, and comes back behind it.
+
+use serde_json::json;
+
+use crate::dead_letters::{Line, Pairs};
+
+/// What PostgreSQL's connector sends for a value that did not change and was not read.
+const UNSENT: &str = "__debezium_unavailable_value";
+
+fn record(id: u64, n: i64, note: &str, lsn: u64) -> (Option<String>, Option<String>) {
+    let value = json!({
+        "op": "u", "before": null, "after": {"id": id, "n": n, "note": note},
+        "source": {"connector": "postgresql", "name": "srv", "db": "shop", "schema": "public", "table": "t",
+                   "ts_ms": 1_700_000_000_000_u64, "lsn": lsn, "sequence": format!("[\"{lsn}\",\"{lsn}\"]")},
+    });
+    (Some(json!({"id": id}).to_string()), Some(value.to_string()))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_stands_on_a_dead_letter_comes_back_behind_it() {
+    for into_clickhouse in [false, true] {
+        let mut pairs: Pairs = vec![
+            record(1, 10, "old", 10),
+            record(1, 3_000_000_000, "new", 20),
+            // Its note is the dead letter's, not the one that the destination has.
+            record(1, 12, UNSENT, 30),
+            record(2, 20, "other", 40),
+        ];
+        let line = Line::with_texts(into_clickhouse, &pairs, &["note"]).await;
+        line.one_by_one();
+        assert_eq!(line.run().dead_lettered, 2);
+        let old = json!([{"id": "1", "n": "10", "note": "old"}, {"id": "2", "n": "20", "note": "other"}]);
+        assert_eq!(line.rows().await, old);
+        let letters = line.letters();
+        assert_eq!(letters[1]["class"], "follows-a-dead-letter", "{letters:?}");
+        // What follows cannot come first, however the letters are chosen.
+        let (code, said) = line.dlq(&["retry", "shop:0:2"]);
+        assert_eq!(code, 5, "{said}");
+        assert!(said.contains("stays: shop:0:2: it leaves out columns") && said.contains("shop:0:1"), "{said}");
+        let (code, said) = line.dlq(&["retry"]);
+        assert!(code == 5 && said.starts_with("retried 0 of 2"), "the table is not mended: {said}");
+        assert_eq!(line.rows().await, old);
+        line.mend().await;
+        let (code, said) = line.dlq(&["retry"]);
+        assert!(code == 0 && said.starts_with("retried 2 of 2"), "{said}");
+        let new = json!([{"id": "1", "n": "12", "note": "new"}, {"id": "2", "n": "20", "note": "other"}]);
+        assert_eq!(line.rows().await, new);
+        // The row is not held any more.
+        pairs.push(record(1, 13, UNSENT, 50));
+        line.capture(&pairs);
+        assert_eq!(line.run().dead_lettered, 0);
+        let newer = json!([{"id": "1", "n": "13", "note": "new"}, {"id": "2", "n": "20", "note": "other"}]);
+        assert_eq!(line.rows().await, newer);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_retry_does_not_guess_what_the_run_refused() {
+    for into_clickhouse in [false, true] {
+        let (_, value) = record(2, 20, "no key", 20);
+        let pairs = vec![record(1, 10, "a", 10), (None, value), record(3, 30, "b", 30)];
+        let line = Line::with_texts(into_clickhouse, &pairs, &["note"]).await;
+        assert_eq!(line.run().dead_lettered, 1);
+        let rows = line.rows().await;
+        let (code, said) = line.dlq(&["retry"]);
+        assert!(code == 5 && said.contains("stays: shop:0:1: "), "{said}");
+        assert_eq!((line.rows().await, line.letters().len()), (rows, 1));
+    }
+}
+
+/// What is read from a queue of many letters may be cut short by its reader.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_may_be_read_halfway() {
+    let pairs: Pairs = (0..600).map(|id| (Some(json!({ "id": id }).to_string()), Some("no json".to_owned()))).collect();
+    let line = Line::with_texts(false, &pairs, &[]).await;
+    assert_eq!(line.run().dead_lettered, 600);
+    let (_, said) = line.dlq(&["ls"]);
+    assert!(said.contains("… and 550 more (--limit)") && said.contains("600 dead letters: 600 not-json"), "{said}");
+    assert_eq!(line.letters().len(), 600, "as JSON all of them");
+    let (_, said) = line.dlq(&["ls", "--json", "--limit", "3"]);
+    assert_eq!(said.lines().count(), 3);
+    let mut child = line.stage.settle(&["dlq", "ls", "--json"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert!(child.wait().unwrap().success());
+}

@@ -1,0 +1,62 @@
+//! Everything that lies in the topic.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use rdkafka::consumer::Consumer as _;
+use rdkafka::error::KafkaError;
+use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
+use rdkafka::{Offset, TopicPartitionList};
+use settle_core::record::Header;
+use settle_core::sink::{FailureKind, SinkError};
+
+use super::{DeadLetterTopic, PARTITION};
+use crate::dead_letter::entry::{Item, Stored, Values};
+
+/// How long a reader waits for the next record below the end.
+const SILENCE: Duration = Duration::from_secs(30);
+
+impl DeadLetterTopic {
+    /// Gives everything in it, up to the end that it has now, to `take`. A topic that is not there
+    /// is empty. Blocks.
+    pub(in crate::dead_letter) fn read(&self, values: Values, mut take: impl FnMut(Item)) -> Result<(), SinkError> {
+        let refused = |error: KafkaError| self.failed(&error);
+        let consumer = self.consumer()?;
+        if !self.is_there(&consumer)? {
+            return Ok(());
+        }
+        let mut assignment = TopicPartitionList::new();
+        assignment.add_partition_offset(&self.topic, PARTITION, Offset::Beginning).map_err(refused)?;
+        consumer.assign(&assignment).map_err(refused)?;
+        let mut heard = Instant::now();
+        loop {
+            match consumer.poll(Duration::from_millis(100)) {
+                Some(Ok(message)) => {
+                    heard = Instant::now();
+                    take(values.of(stored(&message)).read().map_err(|problem| {
+                        let place = format!("{}:{}", message.partition(), message.offset());
+                        let context = format!("record {place}: {problem}; is `topic` in [dlq] the right one?");
+                        self.error(FailureKind::Contract, context)
+                    })?);
+                }
+                Some(Err(KafkaError::PartitionEOF(_))) => return Ok(()),
+                // What passes by itself is waited for; the rest is said when nothing comes.
+                Some(Err(error)) if heard.elapsed() >= SILENCE => return Err(self.failed(&error)),
+                None if heard.elapsed() >= SILENCE => {
+                    let context = format!("Kafka at {} sends nothing of it", self.brokers);
+                    return Err(self.error(FailureKind::Unreachable, context));
+                }
+                Some(Err(_)) | None => {}
+            }
+        }
+    }
+}
+
+fn stored(message: &BorrowedMessage<'_>) -> Stored {
+    let headers = message.headers().into_iter().flat_map(|headers| headers.iter());
+    Stored {
+        key: message.key().map(Bytes::copy_from_slice),
+        value: message.payload().map(Bytes::copy_from_slice),
+        headers: headers.map(|h| Header { name: h.key.into(), value: h.value.map(Bytes::copy_from_slice) }).collect(),
+    }
+}
