@@ -46,7 +46,9 @@ async fn replay(mut config: Config, args: &ReplayArgs) -> Exit {
     let options = Options {
         limits: config.batch,
         lone_tombstones: config.source.lone_tombstones,
-        until_end: true,
+        // It reads one stretch after the other, and ends behind the last.
+        until_end: false,
+        beside: true,
         deadline: Some(BOUNDED_DEADLINE),
         drain_timeout: DRAIN,
         ..Options::default()

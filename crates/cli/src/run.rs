@@ -47,6 +47,7 @@ async fn run(config: Config, args: &RunArgs) -> Exit {
         idle_timeout: args.idle_timeout,
         deadline: args.deadline.or(bounded.then_some(BOUNDED_DEADLINE)),
         drain_timeout: args.drain_timeout,
+        beside: false,
     };
     let source = match pipeline::source(&config, args.until_end) {
         Ok(source) => source,

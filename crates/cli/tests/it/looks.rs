@@ -100,5 +100,10 @@ async fn a_replay_of_a_kafka_partition_leaves_clickhouse_as_it_is() {
     let (rows, committed) = (live.table().await, live.committed().await);
     let (code, text) = said(&live.stage, &["replay", "--from", &format!("{}:0:0", live.topic)]);
     assert_eq!(code, 0, "{text}");
+    assert_eq!((live.table().await, live.committed().await), (rows.clone(), committed.clone()));
+    let (code, text) = said(&live.stage, &["replay", "--since", "2020-01-01T00:00:00Z", "--report", "json"]);
+    assert_eq!(code, 0, "{text}");
+    let all: i64 = live.ends().await.iter().sum();
+    assert!(text.contains(&format!("\"read\":{all},")), "every partition is replayed: {text}");
     assert_eq!((live.table().await, live.committed().await), (rows, committed));
 }

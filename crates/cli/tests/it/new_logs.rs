@@ -93,9 +93,15 @@ impl Pipeline {
     /// A run that stops with exit code 5 and leaves everything as it was. Gives what it said.
     async fn refuses(&self) -> String {
         let (rows, committed) = (self.rows().await, self.committed().await);
+        let said = self.stops();
+        assert_eq!((self.rows().await, self.committed().await), (rows, committed), "{said}");
+        said
+    }
+
+    /// A run that stops with exit code 5. Gives what it said.
+    fn stops(&self) -> String {
         let ran = self.run(&["--until-end"]);
         assert_eq!(ran.code, 5, "{}", ran.text);
-        assert_eq!((self.rows().await, self.committed().await), (rows, committed), "{}", ran.text);
         ran.text.lines().rev().find(|line| line.starts_with("settle: ")).expect("an error").to_owned()
     }
 
@@ -187,7 +193,8 @@ async fn a_restored_database(pipeline: Pipeline) {
     pipeline.produce(&changes(200, 50_000, 90_000_000)).await;
     let mut partitions = Vec::new();
     while partitions.len() < 2 {
-        let said = pipeline.refuses().await;
+        // Later, the partition whose epoch has begun may go on before the other one stops the run.
+        let said = if partitions.is_empty() { pipeline.refuses().await } else { pipeline.stops() };
         assert!(said.contains("the log of s/d began anew") && said.contains("Nothing of it is applied"), "{said}");
         let place = said.rsplit(' ').next().unwrap();
         assert!(place.ends_with(":5"), "where it began: {said}");

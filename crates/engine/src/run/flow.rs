@@ -229,7 +229,7 @@ impl Run {
 
     /// Rows from before a truncate may still come from other partitions.
     fn wait_for_truncates(&mut self, batch: &Batch) {
-        for truncate in batch.truncates() {
+        for truncate in batch.truncates().iter().filter(|_| !self.options.beside) {
             let topic = truncate.record.partition.topic.clone();
             if let Some(topic_id) = self.line.topic_id(&topic) {
                 self.passing.wait_for(Pending::Truncate { topic, topic_id, version: truncate.version });
@@ -239,7 +239,11 @@ impl Run {
 
     /// Has the destination remember sweeps before the snapshots' rows are acknowledged.
     async fn plan_sweeps(&mut self) -> Result<(), RunError> {
-        for sweep in std::mem::take(&mut self.line.sweeps) {
+        let sweeps = std::mem::take(&mut self.line.sweeps);
+        if self.options.beside {
+            return Ok(());
+        }
+        for sweep in sweeps {
             let Some(topic_id) = self.line.topic_id(&sweep.topic) else { continue };
             self.passing.wait_for(Pending::Sweep(topic_id, sweep.clone()));
             self.hand_over(Order::Plan(topic_id, sweep)).await?;
@@ -335,7 +339,7 @@ impl Run {
             }
         };
         gap::refuse(&assignments, &places, &self.group)?;
-        for pending in &places.pending {
+        for pending in places.pending.iter().filter(|_| !self.options.beside) {
             self.passing.wait_for(pending.clone());
         }
         for part in parts {

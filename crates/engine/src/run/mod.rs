@@ -52,6 +52,8 @@ pub struct Options {
     pub deadline: Option<Duration>,
     /// How long a drain may take after a request to stop.
     pub drain_timeout: Duration,
+    /// It is nobody's progress: what waits until everything has passed is left to the pipeline.
+    pub beside: bool,
 }
 
 /// Where a run writes: rows to a sink, and what cannot be applied to where dead letters are kept.

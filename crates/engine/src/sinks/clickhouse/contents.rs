@@ -19,9 +19,11 @@ use super::meta::{self, Meta};
 use super::names::{identifier, identifiers, literal};
 use super::naming::Naming;
 use super::server::Server;
+use super::standings;
 use super::table::{Table, describe};
 use crate::config::{MetaNames, Target};
 use crate::contents::{Contents, EachRow, Fact, Found, Look, SeenRow, Summary, TargetTable, Wanted};
+use crate::epochs::placed;
 
 /// A ClickHouse database that is looked at.
 pub struct ClickHouseContents {
@@ -164,8 +166,10 @@ impl ClickHouseContents {
         if !self.has_meta().await? {
             return Ok(Places::default());
         }
-        let floors = Meta::new(&self.server.database).read_floors(&self.server.client, parts).await?;
-        Ok(Places { floors, ..Places::default() })
+        let mut meta = Meta::new(&self.server.database);
+        let floors = meta.read_floors(&self.server.client, parts).await?;
+        let epochs = placed(&standings::epochs(&meta, &self.server.client).await?, parts);
+        Ok(Places { floors, epochs, ..Places::default() })
     }
 
     async fn read_facts(&self) -> Result<Vec<Fact>, SinkError> {

@@ -19,9 +19,11 @@ use super::failure::{During, Outcome, contract};
 use super::meta;
 use super::name::{list, quoted, same, tombstones};
 use super::sink::blocking;
+use super::standings;
 use super::table::{self, Column, Description};
 use crate::config::target::{Deletes, MetaNames, Target};
 use crate::contents::{Contents, EachRow, Fact, Found, Look, SeenRow, Summary, TargetTable, Wanted};
+use crate::epochs::placed;
 use crate::sinks::plan::Plan;
 
 const META: &str = "settle_meta";
@@ -422,7 +424,11 @@ impl Contents for SqliteContents {
         Box::pin(async move {
             blocking(|| {
                 let places = self.looking(|connection| match has_meta(connection)? {
-                    true => Ok(Places { floors: meta::floors(connection, parts)?, ..Places::default() }),
+                    true => Ok(Places {
+                        floors: meta::floors(connection, parts)?,
+                        epochs: placed(&standings::epochs(connection)?, parts),
+                        ..Places::default()
+                    }),
                     false => Ok(Places::default()),
                 })?;
                 Ok(places.unwrap_or_default())
