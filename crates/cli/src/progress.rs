@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use settle_core::tally::Tally;
 use settle_engine::run::progress::Watch;
 
 /// Standard error as a terminal: what is logged stands above the line of progress.
@@ -45,7 +46,7 @@ pub(crate) async fn show(mut watch: Watch) {
         let tally = progress.tally;
         let message = match away.or(progress.source_away) {
             Some(why) => format!("paused: {why}"),
-            None => format!("{} read, {} settled, {} partitions", tally.read, tally.placed(), progress.partitions),
+            None => counts(&tally, progress.partitions),
         };
         bar.set_message(message);
         tokio::select! {
@@ -55,4 +56,26 @@ pub(crate) async fn show(mut watch: Watch) {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     bar.finish_and_clear();
+}
+
+/// The line while all goes well.
+fn counts(tally: &Tally, partitions: usize) -> String {
+    let dead = match tally.dead_lettered {
+        0 => String::new(),
+        count => format!("{count} dead letters, "),
+    };
+    format!("{} read, {} settled, {dead}{partitions} partitions", tally.read, tally.placed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dead_letters_are_told_where_there_are_any() {
+        let mut tally = Tally { read: 9, applied: 7, ..Tally::default() };
+        assert_eq!(counts(&tally, 2), "9 read, 7 settled, 2 partitions");
+        tally.dead_lettered = 2;
+        assert_eq!(counts(&tally, 2), "9 read, 9 settled, 2 dead letters, 2 partitions");
+    }
 }

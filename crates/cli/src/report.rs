@@ -37,6 +37,10 @@ pub(crate) fn human(report: &Report, guarantee: Guarantee) -> String {
     line("control", tally.control, "tombstones, heartbeats, transactions, signals");
     line("truncates", tally.truncates, "");
     line("dead-lettered", tally.dead_lettered, "");
+    for (class, count) in &report.dead_letters_by_class {
+        line("", *count, &format!("  {class}"));
+    }
+    line("", report.dlq_truncated, "  were too big for the queue: it has their origin");
     line("unsettled", report.unsettled, "not durable: will be delivered again");
     line("re-delivered", report.redelivered, "of the records read");
     line("retries", report.retries, "of batches");
@@ -51,4 +55,26 @@ pub(crate) fn human(report: &Report, guarantee: Guarantee) -> String {
         report.ended.name(),
         report.batches
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use settle_core::tally::Tally;
+
+    use super::*;
+
+    #[test]
+    fn dead_letters_are_told_with_their_classes() {
+        let report = Report {
+            tally: Tally { read: 5, applied: 2, dead_lettered: 3, ..Tally::default() },
+            dead_letters_by_class: [("not-json".to_owned(), 2), ("value".to_owned(), 1)].into(),
+            dlq_truncated: 1,
+            ..Report::default()
+        };
+        let text = human(&report, Guarantee::Atomic);
+        let told: Vec<Vec<&str>> = text.lines().skip(3).map(|line| line.split_whitespace().take(3).collect()).collect();
+        assert_eq!(told[..3], [vec!["dead-lettered", "3"], vec!["2", "not-json"], vec!["1", "value"]], "{text}");
+        assert_eq!(told[3], ["1", "were", "too"], "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
 }

@@ -268,8 +268,8 @@ pub enum Kept<'a> {
         below: Version,
     },
     /// The row came from this key, but the delete of that key is not in this batch: whether the
-    /// destination has all of its changes is not known. Only a row that this very key change
-    /// marked deleted is certain to hold the values.
+    /// destination has all of its changes is not known. What a row that this key change marked deleted
+    /// still holds need not be the last either.
     OtherHalf {
         /// The key before the change.
         key: &'a Key,

@@ -250,6 +250,15 @@ impl SinkError {
         self
     }
 
+    /// What was refused is no row of a batch, but what is kept beside the rows: no row is looked for.
+    #[must_use]
+    pub fn beside_the_rows(mut self) -> Self {
+        if let FailureKind::Row | FailureKind::Constraint = self.kind {
+            self.kind = FailureKind::Contract;
+        }
+        self
+    }
+
     /// With the error beneath.
     #[must_use]
     pub fn caused_by(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {

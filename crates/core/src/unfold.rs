@@ -47,7 +47,8 @@ pub enum Ready<'h> {
 /// Makes the batch ready: rows of its dead letters are held, and changes that must not be applied
 /// behind those, or behind earlier ones, are dead letters too.
 pub fn prepare(mut batch: Box<Batch>, holds: &mut Holds) -> Ready<'_> {
-    let letters = std::mem::take(&mut batch.dead);
+    let mut letters = std::mem::take(&mut batch.dead);
+    letters.sort_by_cached_key(|letter| letter.record.place());
     letters.iter().for_each(|letter| holds.set(letter));
     let followers: HashMap<usize, Place> = if holds.is_empty() {
         HashMap::new()
@@ -128,9 +129,7 @@ impl<'h> Pieces<'h> {
         let mut units = units(piece.changes);
         match error.place.clone().or(alone).and_then(|place| remove(&mut units, &place)) {
             Some((at, poison)) => {
-                let class =
-                    if error.kind == FailureKind::Constraint { ErrorClass::Constraint } else { ErrorClass::Value };
-                let letter = DeadLetter::of_change(poison, class, chain(error));
+                let letter = DeadLetter::of_change(poison, class_of(error), chain(error));
                 self.holds.set(&letter);
                 self.bury(letter);
                 // Rows before it were most likely written without complaint, and need not be again.
@@ -138,7 +137,7 @@ impl<'h> Pieces<'h> {
                 self.push(behind);
                 self.push(units);
             }
-            None if units.len() == 1 && self.bury_dependents(&mut units[0]) => self.push(units),
+            None if units.len() == 1 && self.bury_dependents(&mut units[0], error) => self.push(units),
             None => {
                 let (first, second) = halved(units);
                 self.push(second);
@@ -173,27 +172,29 @@ impl<'h> Pieces<'h> {
     /// Takes out of a unit that must be told apart what would not be found any more then: a row that
     /// came from another key and was not sent whole has its values in that one's changes, and the last
     /// of them may never be written. True if there was any.
-    fn bury_dependents(&mut self, unit: &mut Unit) -> bool {
-        let sources: HashMap<(Arc<TableName>, Key), Place> =
-            unit.iter().map(|change| ((change.table.clone(), change.key.clone()), change.place())).collect();
-        let source = |change: &Change| {
-            let old = change.old_key.clone().filter(|_| !change.is_whole())?;
-            sources.get(&(change.table.clone(), old)).cloned()
+    fn bury_dependents(&mut self, unit: &mut Unit, error: &SinkError) -> bool {
+        let keys: HashSet<(Arc<TableName>, Key)> =
+            unit.iter().map(|change| (change.table.clone(), change.key.clone())).collect();
+        let needs = |change: &Change| {
+            let old = change.old_key.clone().filter(|_| !change.is_whole());
+            old.is_some_and(|old| keys.contains(&(change.table.clone(), old)))
         };
-        let (mut kept, before) = (Unit::new(), unit.len());
-        for change in std::mem::take(unit) {
-            match source(&change) {
-                None => kept.push(change),
-                Some(place) => {
-                    let error = follows(&change, &place);
-                    let letter = DeadLetter::of_change(change, ErrorClass::FollowsADeadLetter, error);
-                    self.holds.set(&letter);
-                    self.bury(letter);
-                }
-            }
+        let (dependents, kept): (Unit, Unit) = std::mem::take(unit).into_iter().partition(needs);
+        // A delete writes no value. Where nothing else is left, the one that was taken out was refused.
+        let is_certain = dependents.len() == 1 && ends_in_deletes(&kept);
+        let class = if is_certain { class_of(error) } else { ErrorClass::FollowsADeadLetter };
+        let any = !dependents.is_empty();
+        for change in dependents {
+            let text = match class {
+                ErrorClass::FollowsADeadLetter => refused_together(&change, error),
+                _ => chain(error),
+            };
+            let letter = DeadLetter::of_change(change, class, text);
+            self.holds.set(&letter);
+            self.bury(letter);
         }
         *unit = kept;
-        unit.len() < before
+        any
     }
 
     fn bury_follower(&mut self, change: Change, place: &Place) {
@@ -282,6 +283,31 @@ fn apart(unit: Unit) -> Vec<Unit> {
         }
     }
     rows
+}
+
+/// True if the last version of each of these rows is a delete.
+fn ends_in_deletes(unit: &Unit) -> bool {
+    let mut last: HashMap<(&TableName, &Key), &Change> = HashMap::new();
+    for change in unit {
+        let known = last.entry((&change.table, &change.key)).or_insert(change);
+        if known.version < change.version {
+            *known = change;
+        }
+    }
+    last.values().all(|change| change.is_delete())
+}
+
+fn class_of(error: &SinkError) -> ErrorClass {
+    if error.kind == FailureKind::Constraint { ErrorClass::Constraint } else { ErrorClass::Value }
+}
+
+fn refused_together(change: &Change, error: &SinkError) -> String {
+    format!(
+        "record {}: its row came from another key without columns that the source did not send, and was refused \
+         together with the changes that have them ({}); which of them was at fault is not known",
+        change.place(),
+        chain(error)
+    )
 }
 
 fn follows(change: &Change, place: &Place) -> String {

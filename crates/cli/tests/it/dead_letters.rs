@@ -393,3 +393,64 @@ async fn without_a_queue_the_run_stops_and_says_the_way_out() {
     assert!(said.contains("record shop:0:1") && said.contains("[dlq]"), "{said}");
     assert_eq!(report(&output).committed["shop:0"], 1);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_leaves_a_column_out_behind_a_dead_letter_follows_it_until_the_row_is_whole_in_later_runs_too() {
+    let unsent = |lsn: u64| {
+        let value = envelope("u", 1, 0, lsn).replace("\"n\":0", "\"n\":\"__debezium_unavailable_value\"");
+        (Some(r#"{"id":1}"#.to_owned()), Some(value))
+    };
+    let garbage = || (Some(r#"{"id":1}"#.to_owned()), Some("plain words".to_owned()));
+    for into_clickhouse in [false, true] {
+        let mut pairs = vec![good(1, 10, 10), unsent(11), garbage(), unsent(20)];
+        let line = Line::of_capture(into_clickhouse, &pairs).await;
+        let classes = |line: &Line| -> Vec<String> {
+            line.letters().iter().map(|letter| letter["class"].as_str().unwrap().to_owned()).collect()
+        };
+        // Unsent before the garbage: what is stored is its value. Behind it, nobody knows.
+        assert_eq!(line.run().dead_lettered, 2);
+        assert_eq!(classes(&line), ["not-json", "follows-a-dead-letter"]);
+        // Another process knows it from the destination.
+        pairs.extend([unsent(30)]);
+        line.capture(&pairs);
+        assert_eq!(line.run().dead_lettered, 1);
+        assert_eq!(line.rows().await, json!([{"id": "1", "n": "10"}]));
+        pairs.extend([good(1, 40, 40), unsent(50)]);
+        line.capture(&pairs);
+        assert_eq!(line.run().dead_lettered, 0);
+        // And knows that it is over.
+        pairs.extend([unsent(60)]);
+        line.capture(&pairs);
+        let report = line.run();
+        assert_eq!((report.read, report.dead_lettered), (1, 0));
+        assert_eq!(line.rows().await, json!([{"id": "1", "n": "40"}]));
+        // All of it again: the same letters, and no row is worse.
+        line.stage.run(&["--until-end", "--group", "again"]);
+        assert_eq!(classes(&line), ["not-json", "follows-a-dead-letter", "follows-a-dead-letter"]);
+        assert_eq!(line.rows().await, json!([{"id": "1", "n": "40"}]));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_that_only_the_server_can_refuse_are_found_among_thousands() {
+    let mut pairs: Pairs = (0..3_000).map(|id| good(id, 1, 100 + id)).collect();
+    // Row 7 had a good value before; rows 5,000 and 5,001 are nothing but poison.
+    pairs.insert(1_500, good(7, 2_000, 50_000));
+    pairs.insert(1_501, good(5_000, 2_001, 50_001));
+    pairs.push(good(5_001, 2_002, 50_002));
+    let line = Line::of_capture(true, &pairs).await;
+    line.sql(
+        "CREATE TABLE t (id Int64, n Nullable(Int32), CONSTRAINT small CHECK n < 1000, _op LowCardinality(String), \
+         _source_ts_ms Nullable(Int64), _is_deleted UInt8, _version UInt128) \
+         ENGINE = ReplacingMergeTree(_version, _is_deleted) ORDER BY id",
+    )
+    .await;
+    let report = line.run();
+    assert_eq!((report.read, report.applied, report.dead_lettered), (3_003, 3_000, 3));
+    let letters = line.letters();
+    let told: Vec<_> = letters.iter().map(|letter| (letter["offset"].as_i64(), letter["class"].as_str())).collect();
+    assert_eq!(told, [1_500, 1_501, 3_002].map(|offset| (Some(offset), Some("constraint"))));
+    let rows = line.rows().await;
+    let rows = rows.as_array().unwrap();
+    assert_eq!((rows.len(), &rows[7]), (3_000, &json!({"id": "7", "n": "1"})));
+}

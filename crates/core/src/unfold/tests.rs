@@ -103,6 +103,32 @@ fn of_rows_that_need_each_other_the_poison_one_is_still_found() {
 }
 
 #[test]
+fn a_row_that_needs_a_poison_one_goes_with_it_rather_than_stand_on_an_older_value() {
+    let samples = [
+        streamed("u", 10).row(r#"{"id":1,"body":"b"}"#),
+        streamed("d", 20).header("__debezium.newkey", r#"{"id":9}"#),
+        streamed("c", 20).id(9).row(MASKED).header("__debezium.oldkey", r#"{"id":1}"#),
+        // The old key is another row's by now, and that one is poison.
+        streamed("c", 30).row(r#"{"id":1,"body":"bad"}"#),
+    ];
+    let refusal = SinkError::new(FailureKind::Constraint, "write", "no");
+    let mut holds = Holds::default();
+    let mut pieces = Pieces::of_refused(fold(samples), &mut holds, &refusal);
+    let piece = pieces.next_piece().unwrap().unwrap();
+    assert_eq!(offsets(&piece), [0, 1, 3]);
+    pieces.refused(piece, &refusal);
+    let piece = pieces.next_piece().unwrap().unwrap();
+    assert_eq!(offsets(&piece), [0, 1]);
+    pieces.applied(&piece, Outcome { applied: 1, stale: 0 });
+    assert!(pieces.next_piece().unwrap().is_none());
+    let (letters, rest) = pieces.finish();
+    let told: Vec<_> = letters.iter().map(|letter| (letter.record.offset, letter.class)).collect();
+    assert_eq!(told, [(2, ErrorClass::FollowsADeadLetter), (3, ErrorClass::Constraint)]);
+    assert!(letters[0].error.contains("refused together with the changes that have them (write: no)"));
+    assert!(rest.tally().balances());
+}
+
+#[test]
 fn a_refusal_of_another_record_than_those_in_the_piece_halves_it() {
     let batch = fold((0..2).map(|id| streamed("c", 10 + id).id(id)));
     let mut holds = Holds::default();

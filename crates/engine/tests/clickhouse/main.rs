@@ -10,6 +10,7 @@
 mod deletes;
 mod evolution;
 mod failures;
+mod holds;
 mod migration;
 mod names;
 mod places;

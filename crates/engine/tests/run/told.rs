@@ -1,19 +1,23 @@
 //! A source, a store of offsets and a destination that do as they are told.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use settle_core::batch::Batch;
+use settle_core::dead_letter::ErrorClass;
+use settle_core::holds::{Hold, HoldNote};
 use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::record::Record;
 use settle_core::sink::{
     BoxFuture, Durable, FailureKind, Guarantee, Outcome, Pending, PlacedPartition, Places, Sink, SinkError, Sweep,
 };
 use settle_engine::config::Target;
+use settle_engine::config::dlq::DlqLimit;
+use settle_engine::dead_letter::{DeadLetters, Letter, Written};
 use settle_engine::run::progress::Watch;
-use settle_engine::run::{Ended, Options, progress, run};
+use settle_engine::run::{Destination, Ended, Options, progress, run};
 use settle_engine::shutdown::{self, Stopper};
 use settle_engine::source::{
     Assignment, Chunk, CommitPoint, GroupOffsets, OffsetStore, PartitionProgress, Source, SourceError, SourceEvent,
@@ -28,6 +32,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 pub struct Told {
     events: mpsc::Sender<SourceEvent>,
     pub sink: SinkHandle,
+    pub queue: QueueHandle,
     pub offsets: OffsetsHandle,
     pub stopper: Stopper,
     watch: Watch,
@@ -36,14 +41,24 @@ pub struct Told {
 
 impl Told {
     pub fn start(options: Options) -> Self {
+        Self::start_with(options, None, SinkHandle::default())
+    }
+
+    /// With a place for dead letters, and a destination that may have been told something.
+    pub fn start_with(options: Options, limit: Option<DlqLimit>, sink: SinkHandle) -> Self {
         let (events, receiver) = mpsc::channel(4);
-        let sink = SinkHandle::default();
+        let queue = QueueHandle { journal: sink.0.journal.clone(), ..QueueHandle::default() };
+        let destination = Destination::from(Box::new(sink.clone()));
+        let destination = match limit {
+            Some(limit) => destination.with_dead_letters(Box::new(queue.clone()), limit),
+            None => destination,
+        };
         let offsets = OffsetsHandle::default();
         let (stopper, shutdown) = shutdown::channel();
         let (show, watch) = progress::channel();
         let source = Source { events: receiver, offsets: Box::new(offsets.clone()), group: GroupOffsets::default() };
-        let task = tokio::spawn(run(source, Box::new(sink.clone()), Target::default(), options, show, shutdown));
-        Self { events, sink, offsets, stopper, watch, task: Some(task) }
+        let task = tokio::spawn(run(source, destination, Target::default(), options, show, shutdown));
+        Self { events, sink, queue, offsets, stopper, watch, task: Some(task) }
     }
 
     pub async fn send(&self, event: SourceEvent) {
@@ -61,6 +76,13 @@ impl Told {
     pub async fn until_read(&mut self, count: u64) {
         let read = self.watch.progress.wait_for(|progress| progress.tally.read >= count);
         tokio::time::timeout(LIMIT, read).await.expect("read in time").unwrap();
+    }
+
+    /// Waits until the run says why nothing moves.
+    pub async fn until_paused(&mut self) -> String {
+        let paused = self.watch.pause.wait_for(Option::is_some);
+        let paused = tokio::time::timeout(LIMIT, paused).await.expect("paused in time").unwrap();
+        paused.as_ref().unwrap().why.clone()
     }
 
     /// Waits until this many records have their place.
@@ -130,6 +152,10 @@ struct SinkState {
     failures: Mutex<VecDeque<Option<FailureKind>>>,
     attempts: Mutex<Vec<String>>,
     places: Mutex<Places>,
+    /// Offsets whose rows are refused, and whether the refusal names the record.
+    poison: Mutex<(BTreeSet<Offset>, bool)>,
+    notes: Mutex<Vec<HoldNote>>,
+    journal: Journal,
     applying: watch::Sender<usize>,
 }
 
@@ -140,6 +166,9 @@ impl Default for SinkState {
             failures: Mutex::default(),
             attempts: Mutex::default(),
             places: Mutex::default(),
+            poison: Mutex::default(),
+            notes: Mutex::default(),
+            journal: Journal::default(),
             applying: watch::Sender::new(0),
         }
     }
@@ -167,6 +196,27 @@ impl SinkHandle {
     pub fn holds(&self, assignment: &Assignment, next: Offset) {
         let place = PlacedPartition { topic_id: assignment.topic_id.unwrap(), partition: assignment.partition.clone() };
         self.0.places.lock().unwrap().applied.push((place, next));
+    }
+
+    /// Rows of these records are refused.
+    pub fn refuse(&self, offsets: &[Offset], names_records: bool) {
+        *self.0.poison.lock().unwrap() = (offsets.iter().copied().collect(), names_records);
+    }
+
+    /// It has recorded this hold.
+    pub fn has_recorded(&self, hold: Hold) {
+        self.0.places.lock().unwrap().holds.push(hold);
+    }
+
+    /// What it was told of holds with what it acknowledged.
+    pub fn notes(&self) -> Vec<HoldNote> {
+        self.0.notes.lock().unwrap().clone()
+    }
+
+    /// What became durable in which order: rows by offset with the spans they were proven with,
+    /// and dead letters.
+    pub fn journal(&self) -> Vec<String> {
+        self.0.journal.0.lock().unwrap().clone()
     }
 
     /// Every attempt, as the rows of its batch.
@@ -201,6 +251,16 @@ impl Sink for SinkHandle {
             if let Some(Some(kind)) = self.0.failures.lock().unwrap().pop_front() {
                 return Err(SinkError::new(kind, "write", "told to fail"));
             }
+            let rows = || batch.tables().flat_map(|table| table.rows()).map(|row| row.change());
+            let (poison, names_records) = self.0.poison.lock().unwrap().clone();
+            if let Some(change) = rows().find(|change| poison.contains(&change.record.offset)) {
+                let error = SinkError::new(FailureKind::Row, "write", "told to refuse it");
+                return Err(if names_records { error.at(change.place()) } else { error });
+            }
+            let offsets: Vec<String> = rows().map(|change| change.record.offset.to_string()).collect();
+            let spans: Vec<String> = batch.spans().iter().map(|span| format!("{}..{}", span.start, span.end)).collect();
+            self.0.journal.add(format!("rows [{}] spans [{}]", offsets.join(" "), spans.join(" ")));
+            self.0.notes.lock().unwrap().extend(batch.holds().iter().cloned());
             Ok(Durable::mint(batch, Outcome { applied: batch.row_count() as u64, stale: 0 }))
         })
     }
@@ -215,6 +275,58 @@ impl Sink for SinkHandle {
 
     fn stored<'a>(&'a mut self, _parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>> {
         Box::pin(async { Ok(()) })
+    }
+}
+
+/// What became durable, in order.
+#[derive(Clone, Default)]
+pub struct Journal(Arc<Mutex<Vec<String>>>);
+
+impl Journal {
+    fn add(&self, line: String) {
+        self.0.lock().unwrap().push(line);
+    }
+}
+
+/// A place for dead letters that does as it is told.
+#[derive(Clone, Default)]
+pub struct QueueHandle {
+    journal: Journal,
+    failures: Arc<Mutex<VecDeque<FailureKind>>>,
+    letters: Arc<Mutex<Vec<Letter>>>,
+}
+
+impl QueueHandle {
+    pub fn fail(&self, kinds: &[FailureKind]) {
+        self.failures.lock().unwrap().extend(kinds);
+    }
+
+    /// It is there again.
+    pub fn mend(&self) {
+        self.failures.lock().unwrap().clear();
+    }
+
+    /// Offset and class of every letter, in the order in which they came.
+    pub fn letters(&self) -> Vec<(Offset, ErrorClass)> {
+        self.letters.lock().unwrap().iter().map(|letter| (letter.dead.record.offset, letter.dead.class)).collect()
+    }
+
+    pub fn last(&self) -> Letter {
+        self.letters.lock().unwrap().last().expect("a letter").clone()
+    }
+}
+
+impl DeadLetters for QueueHandle {
+    fn write<'a>(&'a mut self, letters: &'a [Letter]) -> BoxFuture<'a, Result<Written, SinkError>> {
+        Box::pin(async move {
+            if let Some(kind) = self.failures.lock().unwrap().pop_front() {
+                return Err(SinkError::new(kind, "write dead letters", "told to fail"));
+            }
+            let offsets: Vec<String> = letters.iter().map(|letter| letter.dead.record.offset.to_string()).collect();
+            self.journal.add(format!("letters [{}]", offsets.join(" ")));
+            self.letters.lock().unwrap().extend(letters.iter().cloned());
+            Ok(Written { truncated: letters.iter().filter(|letter| letter.dead.record.size() > 10_000).count() as u64 })
+        })
     }
 }
 

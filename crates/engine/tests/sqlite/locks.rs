@@ -146,3 +146,15 @@ fn a_sink_works_on_a_runtime_of_many_threads_and_holds_none_of_its_tasks() {
     let proof = wait(sink.apply(&batch)).unwrap();
     assert_eq!(proof.outcome, Outcome { applied: 0, stale: 3 });
 }
+
+/// Where a row is at fault it is looked for, and set aside: it must not be one then.
+#[test]
+fn what_is_refused_beside_the_rows_is_no_rows_fault() {
+    for table in ["settle_positions", "settle_meta"] {
+        let log = log();
+        let database = Database::new();
+        let mut sink = database.sink(target(), &log.records);
+        database.run(&format!("CREATE TRIGGER torn BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'torn'); END"));
+        assert_eq!(apply(&mut sink, &batch(&log.records)).unwrap_err().kind, FailureKind::Contract, "{table}");
+    }
+}

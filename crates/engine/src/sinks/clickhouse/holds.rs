@@ -15,6 +15,7 @@ use settle_core::sink::{FailureKind, PlacedPartition, SinkError};
 use super::client::Client;
 use super::meta::TABLE;
 use super::names::QualifiedName;
+use super::server::CONSISTENTLY;
 
 const KIND: &str = "held";
 
@@ -45,7 +46,7 @@ impl HoldFacts {
         self.known.retain(|(partition, _), _| parts.iter().all(|part| part.partition != *partition));
         let sql = format!(
             "SELECT toString(`topic_id`) AS topic, toString(`partition`) AS number, `subject`, toString(`offset`) AS at \
-             FROM {} FINAL WHERE kind = '{KIND}'",
+             FROM {} FINAL WHERE kind = '{KIND}'{CONSISTENTLY}",
             self.name
         );
         let mut found: BTreeMap<(Partition, Key), BTreeSet<Offset>> = BTreeMap::new();
@@ -105,7 +106,9 @@ impl HoldFacts {
                  FORMAT JSONEachRow",
                 self.name
             );
-            client.insert(&format!("recording holds in {}", self.name), &statement, lines.join("\n").into()).await?;
+            let sent =
+                client.insert(&format!("recording holds in {}", self.name), &statement, lines.join("\n").into()).await;
+            sent.map_err(SinkError::beside_the_rows)?;
         }
         self.known = known;
         Ok(())

@@ -354,7 +354,8 @@ impl Meta {
              FORMAT JSONEachRow",
             self.name
         );
-        client.insert(&format!("{what} in {}", self.name), &statement, lines.into()).await
+        let sent = client.insert(&format!("{what} in {}", self.name), &statement, lines.into()).await;
+        sent.map_err(SinkError::beside_the_rows)
     }
 
     async fn facts(&self, client: &Client, condition: &str) -> Result<Vec<FactRow>, SinkError> {

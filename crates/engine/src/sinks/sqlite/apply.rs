@@ -48,6 +48,12 @@ impl State {
 
 /// Writes the batch. The caller commits, or rolls back and forgets the tables.
 pub(super) fn apply(connection: &Connection, state: &mut State, batch: &Batch) -> Outcome<sink::Outcome> {
+    beside_the_rows(connection, state, batch).map_err(SinkError::beside_the_rows)?;
+    write_rows(connection, state, batch)
+}
+
+/// Floors, positions, holds and truncates.
+fn beside_the_rows(connection: &Connection, state: &State, batch: &Batch) -> Outcome<()> {
     for (partition, floor) in batch.floors() {
         meta::record_floor(connection, state.topic_id(partition)?, partition, floor)?;
     }
@@ -61,11 +67,16 @@ pub(super) fn apply(connection: &Connection, state: &mut State, batch: &Batch) -
     for event in batch.truncates() {
         truncate(connection, &state.target, event)?;
     }
+    Ok(())
+}
+
+fn write_rows(connection: &Connection, state: &mut State, batch: &Batch) -> Outcome<sink::Outcome> {
     let mut outcome = sink::Outcome::default();
     for rows in batch.tables() {
         if !state.tables.contains_key(rows.table) {
             let mut findings = Vec::new();
-            let prepared = prepare(connection, &state.target, rows, &mut findings)?;
+            let prepared = prepare(connection, &state.target, rows, &mut findings);
+            let prepared = prepared.map_err(SinkError::beside_the_rows)?;
             for finding in findings {
                 match finding.severity {
                     Severity::Note => tracing::info!("{finding}"),
@@ -281,10 +292,9 @@ impl<'a> Writer<'a> {
             Kept::Row { key, below } if *key != row.change().key => {
                 stored(key)?.filter(|stored| !stored.is_deleted && stored.version < below).map(|_| key)
             }
-            Kept::OtherHalf { key, version } => {
-                stored(key)?.filter(|stored| stored.is_deleted && stored.version.lo() == version.lo()).map(|_| key)
-            }
-            Kept::Row { .. } | Kept::Nowhere => None,
+            // A row marked deleted still has columns, but not those of changes that its delete overtook in
+            // a batch, and nothing of a row that was never seen.
+            Kept::Row { .. } | Kept::OtherHalf { .. } | Kept::Nowhere => None,
         })
     }
 
