@@ -50,8 +50,8 @@ pub struct Fed {
 /// What a row says of a full snapshot of its table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FullRow {
-    /// It is the first row of a full snapshot that comes after streamed changes: the connector had
-    /// lost its place, and the gap may have hidden deletes.
+    /// It is the first row that this lane reads of a full snapshot that comes after streamed changes:
+    /// the connector had lost its place, and the gap may have hidden deletes.
     pub begins: bool,
     /// It is the last row of its table in a full snapshot.
     pub last: bool,
@@ -180,7 +180,7 @@ impl Lane {
             self.next = offset.saturating_add(1);
             if self.versioner.enter(offset) {
                 self.new_logs.reset();
-                self.resnapshots.reset();
+                self.resnapshots.begin_epoch();
             }
             self.read(&mut record, has_unread_past)
         };
@@ -283,8 +283,12 @@ impl Lane {
     }
 
     /// What the row says of a full snapshot that the connector took because it had lost its place. One
-    /// that was asked for while it streamed (blocking) hides no gap: on PostgreSQL its rows have a
-    /// commit before them, elsewhere they are of the run that streamed before.
+    /// that was asked for while it streamed (blocking) hides no gap, and may be filtered: on PostgreSQL
+    /// its rows have a commit before them, elsewhere they name the server whose binlog is read. A task
+    /// may have read nothing of it yet; then its run tells, where that streamed in this partition.
+    ///
+    /// An epoch is a log of its own: whatever the destination holds of the one before, its first
+    /// snapshot may not name again.
     fn follow_snapshots(
         &mut self,
         record: &Record,
@@ -301,13 +305,16 @@ impl Lane {
         let full = match source.position {
             Position::Postgres { .. } => source.full_snapshot_form,
             Position::Binlog { .. } => {
-                matches!(source.snapshot, Snapshot::Full | Snapshot::FullLast) && !self.resnapshots.is_of_run(run)
+                matches!(source.snapshot, Snapshot::Full | Snapshot::FullLast)
+                    && source.no_server
+                    && !self.resnapshots.is_of_run(run)
             }
         };
         if !full {
             return FullRow::default();
         }
-        let begins = self.resnapshots.read(table, self.new_logs.had_streamed(lineage));
+        let had_streamed = self.epoch() > Epoch::FIRST || self.new_logs.had_streamed(lineage);
+        let begins = self.resnapshots.read(table, had_streamed);
         FullRow { begins, last: source.snapshot == Snapshot::FullLast }
     }
 

@@ -46,8 +46,8 @@ impl Resnapshots {
         begins
     }
 
-    /// An epoch begins: another log, whose first snapshot is its first.
-    pub(crate) fn reset(&mut self) {
+    /// An epoch begins: another log. What it reads first comes behind all of the log before.
+    pub(crate) fn begin_epoch(&mut self) {
         *self = Self::default();
     }
 
@@ -82,7 +82,7 @@ mod tests {
         seen.streamed(&a, b"run");
         assert!(seen.read(&a, false), "the next one");
         assert!(seen.read(&table("c"), true), "changes that an earlier run read");
-        seen.reset();
-        assert!(!seen.read(&a, false));
+        seen.begin_epoch();
+        assert!(seen.read(&a, true), "what was known of the epoch before says nothing");
     }
 }

@@ -49,6 +49,9 @@ pub struct SourceBlock {
     pub full_snapshot_form: bool,
     /// Which snapshot read the row, as the connector says it.
     pub snapshot: Snapshot,
+    /// True where `source.server_id` is 0: a task of MySQL's or MariaDB's connector that has read
+    /// nothing of the binlog yet. No server that lets it be read has that id.
+    pub no_server: bool,
 }
 
 /// `source.snapshot`.
@@ -122,6 +125,8 @@ pub(crate) struct RawSource<'a> {
     row: Option<u64>,
     #[serde(borrow)]
     snapshot: Option<&'a RawValue>,
+    #[serde(borrow)]
+    server_id: Option<&'a RawValue>,
 }
 
 impl RawSource<'_> {
@@ -156,6 +161,7 @@ impl SourceBlock {
             position,
             full_snapshot_form,
             snapshot: Snapshot::of(raw.snapshot),
+            no_server: raw.server_id.is_some_and(|id| id.get() == "0"),
         })
     }
 }

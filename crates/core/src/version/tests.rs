@@ -16,6 +16,7 @@ fn block(position: Position) -> SourceBlock {
         ts_ms: None,
         full_snapshot_form: matches!(position, Position::Postgres { last_commit: None, .. }),
         snapshot: Snapshot::No,
+        no_server: false,
         position,
     }
 }
