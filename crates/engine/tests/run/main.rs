@@ -1,6 +1,7 @@
 //! The run loop alone: a source and a destination that do as they are told.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod passing;
 mod told;
 
 use std::time::Duration;
