@@ -136,6 +136,16 @@ pub struct Sweep {
     pub below: Version,
 }
 
+/// What was read of the snapshot that a sweep goes by. Its rows lie in several partitions, which
+/// several instances read, so each tells the destination what it saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Seen {
+    /// One of its rows behind streamed changes: the snapshot may hide deletes.
+    Gap,
+    /// Its last row: the table was read whole.
+    Last,
+}
+
 /// Something that is done when every partition of its topic has passed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pending {
@@ -148,7 +158,7 @@ pub enum Pending {
         /// Its version.
         version: Version,
     },
-    /// Ghosts are to be swept.
+    /// Ghosts are to be swept, where all was seen of their snapshot.
     Sweep(TopicId, Sweep),
 }
 
@@ -174,11 +184,12 @@ pub trait Sink: Send {
     /// outcome of the first attempt.
     fn apply<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Durable, SinkError>>;
 
-    /// Remembers that ghosts are to be swept, before anything behind the snapshot is acknowledged.
-    fn plan<'a>(&'a mut self, topic_id: TopicId, sweep: &'a Sweep) -> BoxFuture<'a, Result<(), SinkError>>;
+    /// Remembers what was seen of a snapshot by which ghosts are to be swept, before the row that says
+    /// it is acknowledged.
+    fn plan<'a>(&'a mut self, topic_id: TopicId, sweep: &'a Sweep, seen: Seen) -> BoxFuture<'a, Result<(), SinkError>>;
 
-    /// Does what every partition of its topic has passed, and says how many rows it swept. Done twice
-    /// it changes nothing more.
+    /// Does what every partition of its topic has passed, and says how many rows it swept. Ghosts are
+    /// swept only where all was seen of their snapshot. Done twice it changes nothing more.
     fn finish<'a>(&'a mut self, pending: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>>;
 
     /// The group has offsets in these partitions from now on: to be remembered for

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use settle_core::change::TableName;
 use settle_core::position::TopicId;
-use settle_core::sink::{BoxFuture, Durable, Guarantee, Pending, PlacedPartition, Places, Sink, SinkError, Sweep};
+use settle_core::sink::{
+    BoxFuture, Durable, Guarantee, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
+};
 use settle_engine::config::Config;
 use settle_engine::contents::TargetTable;
 use settle_engine::inspection::{self, Scratch};
@@ -118,8 +120,8 @@ impl Sink for Listed {
         })
     }
 
-    fn plan<'a>(&'a mut self, topic_id: TopicId, sweep: &'a Sweep) -> BoxFuture<'a, Result<(), SinkError>> {
-        self.sink.plan(topic_id, sweep)
+    fn plan<'a>(&'a mut self, id: TopicId, sweep: &'a Sweep, seen: Seen) -> BoxFuture<'a, Result<(), SinkError>> {
+        self.sink.plan(id, sweep, seen)
     }
 
     fn finish<'a>(&'a mut self, pending: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>> {

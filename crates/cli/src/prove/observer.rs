@@ -9,7 +9,7 @@ use std::sync::Arc;
 use settle_core::batch::Batch;
 use settle_core::position::TopicId;
 use settle_core::sink::{
-    BoxFuture, Durable, FailureKind, Guarantee, Pending, PlacedPartition, Places, Sink, SinkError, Sweep,
+    BoxFuture, Durable, FailureKind, Guarantee, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
 };
 use settle_engine::config::Target;
 use settle_engine::contents::{Contents, Look, TargetTable};
@@ -130,7 +130,7 @@ impl Sink for Observed {
     }
 
     /// The pipeline itself sweeps, when it has passed the snapshot.
-    fn plan<'a>(&'a mut self, _: TopicId, _: &'a Sweep) -> BoxFuture<'a, Result<(), SinkError>> {
+    fn plan<'a>(&'a mut self, _: TopicId, _: &'a Sweep, _: Seen) -> BoxFuture<'a, Result<(), SinkError>> {
         Box::pin(async { Ok(()) })
     }
 

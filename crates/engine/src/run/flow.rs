@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use settle_core::batch::Batch;
 use settle_core::position::Partition;
-use settle_core::sink::{Pending, PlacedPartition};
+use settle_core::sink::{Pending, PlacedPartition, Seen};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -237,16 +237,19 @@ impl Run {
         }
     }
 
-    /// Has the destination remember sweeps before the snapshots' rows are acknowledged.
+    /// Has the destination remember what sweeps go by, before the rows that say it are acknowledged.
     async fn plan_sweeps(&mut self) -> Result<(), RunError> {
-        let sweeps = std::mem::take(&mut self.line.sweeps);
+        let seen = std::mem::take(&mut self.line.ghosts.seen);
         if self.options.beside {
             return Ok(());
         }
-        for sweep in sweeps {
+        for (sweep, seen) in seen {
             let Some(topic_id) = self.line.topic_id(&sweep.topic) else { continue };
-            self.passing.wait_for(Pending::Sweep(topic_id, sweep.clone()));
-            self.hand_over(Order::Plan(topic_id, sweep)).await?;
+            // Whoever reads the last row waits. A gap is seen before it, or in what is passed then.
+            if seen == Seen::Last {
+                self.passing.wait_for(Pending::Sweep(topic_id, sweep.clone()));
+            }
+            self.hand_over(Order::Plan(topic_id, sweep, seen)).await?;
         }
         Ok(())
     }

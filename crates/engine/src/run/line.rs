@@ -9,7 +9,7 @@ use settle_core::lane::{Fed, Lane, LoneTombstones, Past};
 use settle_core::ledger::Ledger;
 use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::record::Record;
-use settle_core::sink::{Durable, Places, Sweep};
+use settle_core::sink::{Durable, Places};
 use settle_core::tally::Tally;
 
 use super::RunError;
@@ -43,8 +43,6 @@ pub(super) struct Line {
     owners: Owners,
     target: Target,
     pub(super) ghosts: Ghosts,
-    /// Sweeps to be planned before the next batch is handed over.
-    pub(super) sweeps: Vec<Sweep>,
     /// Greatest next offset ever read here, per partition: survives revocations.
     high: BTreeMap<Partition, Offset>,
     fold: Fold,
@@ -82,7 +80,6 @@ impl Line {
             owners: Owners::new(target.clone()),
             target,
             ghosts: Ghosts::default(),
-            sweeps: Vec::new(),
             slots: BTreeMap::new(),
             high: BTreeMap::new(),
             fold: Fold::new(limits),
@@ -191,9 +188,7 @@ impl Line {
                 self.must_cut = true;
                 return Ok(());
             }
-            if let Some(sweep) = self.ghosts.follow(&fed.event, fed.full, &self.target) {
-                self.sweeps.push(sweep);
-            }
+            self.ghosts.follow(&fed.event, fed.full, &self.target);
             self.fold.push(&partition, offset, fed.event, fed.floor, now_ms)?;
             self.count(partition, offset);
         }

@@ -10,7 +10,7 @@ use settle_core::batch::Batch;
 use settle_core::holds::Holds;
 use settle_core::policy::{Verdict, decide};
 use settle_core::position::{Partition, TopicId};
-use settle_core::sink::{Durable, FailureKind, Pending, PlacedPartition, Places, Sink, SinkError, Sweep};
+use settle_core::sink::{Durable, FailureKind, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep};
 use settle_core::unfold::{Pieces, Ready, prepare};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -27,8 +27,8 @@ pub(super) enum Order {
     Apply(Box<Batch>),
     /// The group has offsets of these partitions from now on.
     Stored(Vec<PlacedPartition>, oneshot::Sender<()>),
-    /// Ghosts are to be swept when everything has passed.
-    Plan(TopicId, Sweep),
+    /// This was seen of a snapshot by which ghosts are to be swept when everything has passed it.
+    Plan(TopicId, Sweep, Seen),
     /// Everything has passed these. Answered with the rows swept.
     Finish(Vec<Pending>, oneshot::Sender<u64>),
 }
@@ -66,8 +66,8 @@ pub(super) async fn write(
                 }
                 let _ = reply.send(());
             }
-            Order::Plan(topic_id, sweep) => {
-                if let Err(error) = writer.plan(topic_id, &sweep, &mut attempts).await {
+            Order::Plan(topic_id, sweep, seen) => {
+                if let Err(error) = writer.plan(topic_id, &sweep, seen, &mut attempts).await {
                     let (result, buried) = (Err(RunError::Sink(error)), Buried::default());
                     // Whoever waits for a proof hears why there is none.
                     let _ = proofs.send(Applied { result, buried, retries: attempts.made }).await;
@@ -120,9 +120,15 @@ impl Writer {
         Ok(places)
     }
 
-    async fn plan(&mut self, topic_id: TopicId, sweep: &Sweep, attempts: &mut Attempts<'_>) -> Result<(), SinkError> {
+    async fn plan(
+        &mut self,
+        topic_id: TopicId,
+        sweep: &Sweep,
+        seen: Seen,
+        attempts: &mut Attempts<'_>,
+    ) -> Result<(), SinkError> {
         loop {
-            match self.sink.plan(topic_id, sweep).await {
+            match self.sink.plan(topic_id, sweep, seen).await {
                 Ok(()) => return Ok(()),
                 Err(error) => attempts.wait_after(error).await?,
             }

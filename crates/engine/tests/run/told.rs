@@ -11,7 +11,7 @@ use settle_core::holds::{Hold, HoldNote};
 use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::record::Record;
 use settle_core::sink::{
-    BoxFuture, Durable, FailureKind, Guarantee, Outcome, Pending, PlacedPartition, Places, Sink, SinkError, Sweep,
+    BoxFuture, Durable, FailureKind, Guarantee, Outcome, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
 };
 use settle_engine::config::Target;
 use settle_engine::config::dlq::DlqLimit;
@@ -46,6 +46,15 @@ impl Told {
 
     /// With a place for dead letters, and a destination that may have been told something.
     pub fn start_with(options: Options, limit: Option<DlqLimit>, sink: SinkHandle) -> Self {
+        Self::start_all(options, Target::default(), limit, sink)
+    }
+
+    /// Into tables that are set up so.
+    pub fn start_for(options: Options, target: Target) -> Self {
+        Self::start_all(options, target, None, SinkHandle::default())
+    }
+
+    fn start_all(options: Options, target: Target, limit: Option<DlqLimit>, sink: SinkHandle) -> Self {
         let (events, receiver) = mpsc::channel(4);
         let queue = QueueHandle { journal: sink.0.journal.clone(), ..QueueHandle::default() };
         let destination = Destination::from(Box::new(sink.clone()));
@@ -57,7 +66,7 @@ impl Told {
         let (stopper, shutdown) = shutdown::channel();
         let (show, watch) = progress::channel();
         let source = Source { events: receiver, offsets: Box::new(offsets.clone()), group: GroupOffsets::default() };
-        let task = tokio::spawn(run(source, destination, Target::default(), options, show, shutdown));
+        let task = tokio::spawn(run(source, destination, target, options, show, shutdown));
         Self { events, sink, queue, offsets, stopper, watch, task: Some(task) }
     }
 
@@ -143,6 +152,19 @@ pub fn chunk(number: i32, generation: u64, offsets: Range<i64>) -> Chunk {
     Chunk { partition: partition(number), generation, records: offsets.map(record).collect() }
 }
 
+/// A row of a full snapshot, which a connector took that knew no place.
+pub fn read_row(number: i32, offset: Offset, mark: &str) -> Record {
+    let mut record = chunk(number, 1, offset..offset + 1).records.remove(0);
+    let payload = String::from_utf8(record.payload.unwrap().to_vec()).unwrap();
+    let lsn = 1_000 + offset;
+    let payload = payload
+        .replace(r#""op":"c""#, r#""op":"r""#)
+        .replace(&format!(r#"[\"{lsn}\",\"{lsn}\"]"#), r#"[null,\"5000\"]"#)
+        .replace(&format!(r#""lsn":{lsn}"#), &format!(r#""snapshot":"{mark}","lsn":5000"#));
+    record.payload = Some(payload.into());
+    record
+}
+
 /// A destination that holds, fails or acknowledges.
 #[derive(Clone, Default)]
 pub struct SinkHandle(Arc<SinkState>);
@@ -157,6 +179,8 @@ struct SinkState {
     notes: Mutex<Vec<HoldNote>>,
     journal: Journal,
     applying: watch::Sender<usize>,
+    /// What it was told, in order.
+    told: watch::Sender<Vec<String>>,
 }
 
 impl Default for SinkState {
@@ -170,11 +194,32 @@ impl Default for SinkState {
             notes: Mutex::default(),
             journal: Journal::default(),
             applying: watch::Sender::new(0),
+            told: watch::Sender::new(Vec::new()),
         }
     }
 }
 
 impl SinkHandle {
+    /// This waits until it is passed.
+    pub fn has_pending(&self, pending: Pending) {
+        self.0.places.lock().unwrap().pending.push(pending);
+    }
+
+    /// What it was told besides its first batches, in order.
+    pub fn told(&self) -> Vec<String> {
+        self.0.told.borrow().clone()
+    }
+
+    pub async fn until_told(&self, what: &str) {
+        let mut told = self.0.told.subscribe();
+        let all = told.wait_for(|told| told.iter().any(|one| one == what));
+        tokio::time::timeout(LIMIT, all).await.unwrap_or_else(|_| panic!("not told: {what}")).unwrap();
+    }
+
+    fn tell(&self, what: String) {
+        self.0.told.send_modify(|told| told.push(what));
+    }
+
     pub fn hold(&self) {
         self.0.held.send_replace(true);
     }
@@ -245,6 +290,7 @@ impl Sink for SinkHandle {
             self.0.applying.send_modify(|n| *n += 1);
             let rows: Vec<String> =
                 batch.tables().flat_map(|t| t.rows()).map(|row| format!("{}@{}", row.key(), row.version())).collect();
+            self.tell(format!("apply {}", rows.len()));
             self.0.attempts.lock().unwrap().push(rows.join(" "));
             let mut held = self.0.held.subscribe();
             held.wait_for(|held| !held).await.unwrap();
@@ -265,12 +311,18 @@ impl Sink for SinkHandle {
         })
     }
 
-    fn plan<'a>(&'a mut self, _: TopicId, _: &'a Sweep) -> BoxFuture<'a, Result<(), SinkError>> {
+    fn plan<'a>(&'a mut self, _: TopicId, sweep: &'a Sweep, seen: Seen) -> BoxFuture<'a, Result<(), SinkError>> {
+        self.tell(format!("plan {} {seen:?}", sweep.table));
         Box::pin(async { Ok(()) })
     }
 
-    fn finish<'a>(&'a mut self, _: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>> {
-        Box::pin(async { Ok(0) })
+    fn finish<'a>(&'a mut self, pending: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>> {
+        let what = match pending {
+            Pending::Truncate { .. } => "truncate".to_owned(),
+            Pending::Sweep(_, sweep) => format!("sweep {}", sweep.table),
+        };
+        self.tell(format!("finish {what}"));
+        Box::pin(async { Ok(7) })
     }
 
     fn stored<'a>(&'a mut self, _parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>> {
@@ -336,16 +388,44 @@ pub struct OffsetsHandle(Arc<OffsetsState>);
 
 struct OffsetsState {
     committed: watch::Sender<Vec<(i32, Offset)>>,
+    progress: Mutex<Option<Vec<PartitionProgress>>>,
+    asked: watch::Sender<usize>,
     failures: Mutex<u32>,
 }
 
 impl Default for OffsetsState {
     fn default() -> Self {
-        Self { committed: watch::Sender::new(Vec::new()), failures: Mutex::default() }
+        Self {
+            committed: watch::Sender::new(Vec::new()),
+            progress: Mutex::default(),
+            asked: watch::Sender::new(0),
+            failures: Mutex::default(),
+        }
     }
 }
 
 impl OffsetsHandle {
+    /// The group stands so: partition, end, committed.
+    pub fn stands(&self, parts: &[(i32, Offset, Offset)]) {
+        let part = |&(number, end, committed): &(i32, Offset, Offset)| PartitionProgress {
+            partition: partition(number),
+            start: 0,
+            end,
+            committed: Some(committed),
+        };
+        *self.0.progress.lock().unwrap() = Some(parts.iter().map(part).collect());
+    }
+
+    /// How often it was asked how the group stands.
+    pub fn asked(&self) -> usize {
+        *self.0.asked.borrow()
+    }
+
+    pub async fn until_asked(&self, times: usize) {
+        let mut asked = self.0.asked.subscribe();
+        tokio::time::timeout(LIMIT, asked.wait_for(|n| *n >= times)).await.expect("asked in time").unwrap();
+    }
+
     pub fn fail_times(&self, times: u32) {
         *self.0.failures.lock().unwrap() = times;
     }
@@ -382,7 +462,9 @@ impl OffsetStore for OffsetsHandle {
     }
 
     fn progress<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<Vec<PartitionProgress>>, SourceError>> {
-        Box::pin(async { Ok(None) })
+        self.0.asked.send_modify(|n| *n += 1);
+        let progress = self.0.progress.lock().unwrap().clone();
+        Box::pin(async { Ok(progress) })
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -150,6 +150,25 @@ impl Client {
         }
     }
 
+    /// Runs an INSERT of what the server itself selects, however long that takes, into as many
+    /// partitions as it needs.
+    pub(crate) async fn insert_selected(&self, operation: &str, sql: &str) -> Result<(), SinkError> {
+        let mut url = self.url.clone();
+        url.query_pairs_mut().extend_pairs(INSERT_SETTINGS).append_pair("max_partitions_per_insert_block", "0");
+        let request = self.http.post(url).headers(self.headers.clone()).timeout(LONG_ANSWER).body(sql.to_owned());
+        let response = request.send().await.map_err(|e| self.no_answer(operation, e))?;
+        let (status, code) = (response.status(), exception_code(response.headers()));
+        let answer = self.read(operation, response, MAX_ANSWER_BYTES).await?;
+        let answer = answer.as_deref().map(String::from_utf8_lossy).unwrap_or_default().into_owned();
+        if !status.is_success() || code.is_some() {
+            return Err(refusal(operation, Doing::Insert, status, code, answer, &self.url));
+        }
+        match exception_in(&answer) {
+            Some(error) => Err(ServerError { behind_ok: true, ..error }.into_sink_error(operation, Doing::Insert)),
+            None => Ok(()),
+        }
+    }
+
     /// Inserts `body`, which is in the format that `statement` ends with. Returns when the server
     /// said that all of it is written.
     pub(crate) async fn insert(&self, operation: &str, statement: &str, body: Bytes) -> Result<(), SinkError> {

@@ -76,17 +76,16 @@ pub(crate) struct Fact {
 }
 
 impl Fact {
-    fn line(&self) -> String {
-        let (revision, is_deleted) = if self.done { (1, 1) } else { (0, 0) };
+    fn line(&self, revision: u64) -> String {
         serde_json::json!({
             "kind": self.kind, "topic_id": self.topic_id.to_string(), "partition": self.partition,
             "subject": self.subject, "offset": self.offset, "value": self.value.to_string(),
-            "revision": revision, "is_deleted": is_deleted,
+            "revision": revision, "is_deleted": u8::from(self.done),
         })
         .to_string()
     }
 
-    fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         let place = |fact: &Self| (fact.topic_id, fact.partition, fact.offset);
         self.kind == other.kind && self.subject == other.subject && place(self) == place(other)
     }
@@ -263,26 +262,48 @@ impl Meta {
     /// All facts of a kind.
     pub(crate) async fn of_kind(&self, client: &Client, kind: &str) -> Result<Vec<Fact>, SinkError> {
         let rows = self.facts(client, &format!("kind = {}", literal(kind))).await?;
-        let fact = |row: FactRow| {
-            Ok(Fact {
-                topic_id: TopicId(row.topic.parse().map_err(|_| self.unreadable("topic id"))?),
-                partition: self.number(&row.number)?,
-                offset: self.number(&row.at)?,
-                value: self.number(&row.amount)?,
-                kind: row.kind,
-                subject: row.subject,
-                done: false,
-            })
-        };
-        rows.into_iter().map(fact).collect()
+        rows.into_iter().map(|row| self.fact(row)).collect()
     }
 
-    /// Writes facts, all at once. When it returns they are durable.
+    fn fact(&self, row: FactRow) -> Result<Fact, SinkError> {
+        Ok(Fact {
+            topic_id: TopicId(row.topic.parse().map_err(|_| self.unreadable("topic id"))?),
+            partition: self.number(&row.number)?,
+            offset: self.number(&row.at)?,
+            value: self.number(&row.amount)?,
+            kind: row.kind,
+            subject: row.subject,
+            done: false,
+        })
+    }
+
+    /// Writes facts, all at once, above whatever was written of them: what was done once may be to
+    /// be done again, when a log is read anew. When it returns they are durable.
     pub(crate) async fn put(&self, client: &Client, what: &str, facts: &[Fact]) -> Result<(), SinkError> {
         if facts.is_empty() {
             return Ok(());
         }
-        let lines: Vec<String> = facts.iter().map(Fact::line).collect();
+        let mut kinds: Vec<String> = facts.iter().map(|fact| literal(&fact.kind)).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        let sql = format!(
+            "SELECT `kind`, toString(`topic_id`) AS topic, toString(`partition`) AS number, `subject`, \
+             toString(`offset`) AS at, toString(max(`revision`)) AS amount FROM {} WHERE `kind` IN ({}) \
+             GROUP BY `kind`, `topic_id`, `partition`, `subject`, `offset`{CONSISTENTLY}",
+            self.name,
+            kinds.join(", ")
+        );
+        let rows: Vec<FactRow> = client.rows(&self.reading(), &sql).await?;
+        let mut revisions = Vec::with_capacity(rows.len());
+        for row in rows {
+            let revision: u64 = self.number(&row.amount)?;
+            revisions.push((self.fact(row)?, revision));
+        }
+        let above = |fact: &Fact| {
+            let known = revisions.iter().find(|(other, _)| other.is_same(fact));
+            fact.line(known.map_or(0, |(_, revision)| revision.saturating_add(1)))
+        };
+        let lines: Vec<String> = facts.iter().map(above).collect();
         self.insert(client, what, lines.join("\n")).await
     }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashSet};
 use settle_core::batch::Batch;
 use settle_core::position::TopicId;
 use settle_core::sink::{
-    BoxFuture, Durable, FailureKind, Guarantee, Outcome, Pending, PlacedPartition, Places, Sink, SinkError, Sweep,
+    BoxFuture, Durable, FailureKind, Guarantee, Outcome, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
 };
 use settle_core::version::Version;
 
@@ -188,8 +188,8 @@ impl Sink for ClickHouse {
         Box::pin(self.apply_batch(batch))
     }
 
-    fn plan<'a>(&'a mut self, topic_id: TopicId, sweep: &'a Sweep) -> BoxFuture<'a, Result<(), SinkError>> {
-        Box::pin(sweeps::plan(&self.server, &self.meta, topic_id, sweep))
+    fn plan<'a>(&'a mut self, id: TopicId, sweep: &'a Sweep, seen: Seen) -> BoxFuture<'a, Result<(), SinkError>> {
+        Box::pin(sweeps::plan(&self.server, &self.meta, id, sweep, seen))
     }
 
     fn finish<'a>(&'a mut self, pending: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use settle_core::change::TableName;
 use settle_core::position::TopicId;
-use settle_core::sink::{FailureKind, Pending, PlacedPartition, SinkError, Sweep};
+use settle_core::sink::{FailureKind, Pending, PlacedPartition, Seen, SinkError, Sweep};
 use settle_core::version::Version;
 
 use super::meta::{Fact, Meta};
@@ -14,22 +14,34 @@ use super::names::{identifier, identifiers};
 use super::server::{CONSISTENTLY, Server};
 use super::table::describe;
 use crate::config::Target;
+use crate::config::target::OnResnapshot;
 
-const KIND_SWEEP: &str = "sweep";
-
-/// Remembers a sweep until it is done.
-pub(crate) async fn plan(server: &Server, meta: &Meta, topic_id: TopicId, sweep: &Sweep) -> Result<(), SinkError> {
-    meta.put(&server.client, "recording that ghosts are to be swept", &[fact(topic_id, sweep, false)]).await
+fn kind(seen: Seen) -> &'static str {
+    match seen {
+        Seen::Gap => "sweep-gap",
+        Seen::Last => "sweep-last",
+    }
 }
 
-/// The sweeps remembered for the topics of these partitions.
+/// Remembers what was seen of a snapshot until its sweep is done.
+pub(crate) async fn plan(
+    server: &Server,
+    meta: &Meta,
+    topic_id: TopicId,
+    sweep: &Sweep,
+    seen: Seen,
+) -> Result<(), SinkError> {
+    meta.put(&server.client, "recording what was seen of a full snapshot", &[fact(topic_id, sweep, seen)]).await
+}
+
+/// The snapshots of the topics of these partitions whose last rows were seen.
 pub(crate) async fn pending(
     server: &Server,
     meta: &Meta,
     parts: &[PlacedPartition],
 ) -> Result<Vec<Pending>, SinkError> {
     let mut pending = Vec::new();
-    for Fact { topic_id, subject, value, .. } in meta.of_kind(&server.client, KIND_SWEEP).await? {
+    for Fact { topic_id, subject, value, .. } in meta.of_kind(&server.client, kind(Seen::Last)).await? {
         let (topic, namespace, name): (String, Box<str>, Box<str>) =
             serde_json::from_str(&subject).map_err(|_| meta.unreadable("subject"))?;
         if parts.iter().any(|part| part.topic_id == topic_id) {
@@ -40,7 +52,8 @@ pub(crate) async fn pending(
     Ok(pending)
 }
 
-/// Deletes the ghosts and forgets the sweep. Says how many they were.
+/// Deletes the ghosts, where a gap was seen and a sweep is still asked for, and forgets what was seen.
+/// Says how many they were.
 pub(crate) async fn sweep(
     server: &Server,
     meta: &Meta,
@@ -48,43 +61,56 @@ pub(crate) async fn sweep(
     topic_id: TopicId,
     sweep: &Sweep,
 ) -> Result<u64, SinkError> {
+    let mut seen = Vec::new();
+    for wanted in [Seen::Gap, Seen::Last].map(|seen| fact(topic_id, sweep, seen)) {
+        let known = meta.of_kind(&server.client, &wanted.kind).await?;
+        seen.extend(known.into_iter().find(|known| known.is_same(&wanted)));
+    }
+    let mut swept = 0;
+    if seen.len() == 2 && target.on_resnapshot(&sweep.table) == OnResnapshot::Sweep {
+        swept = bury(server, target, sweep).await?;
+    }
+    let done: Vec<Fact> = seen.into_iter().map(|fact| Fact { done: true, ..fact }).collect();
+    meta.put(&server.client, "recording that ghosts are swept", &done).await?;
+    Ok(swept)
+}
+
+/// Writes the delete markers.
+async fn bury(server: &Server, target: &Target, sweep: &Sweep) -> Result<u64, SinkError> {
     let name = server.name(&target.table_name(&sweep.table));
     let operation = format!("sweeping ghosts from {name}");
-    let mut swept = 0;
-    if let Some(table) = describe(&server.client, &name).await? {
-        let key = table.sorting_columns().map_err(|text| {
-            let context = format!("the table is ordered by {text}, which is no column");
-            SinkError::new(FailureKind::Contract, &operation, context)
-        })?;
-        let [op, time, is_deleted, version] =
-            [&target.meta.op, &target.meta.source_ts_ms, &target.meta.is_deleted, &target.meta.version]
-                .map(|column| identifier(column));
-        let keys = identifiers(key.iter().map(String::as_str));
-        let ghosts =
-            format!("FROM {name} FINAL WHERE {version} < toUInt128('{}') AND {is_deleted} = 0", sweep.below.as_u128());
-        swept = server.client.number(&operation, &format!("SELECT count() AS found {ghosts}{CONSISTENTLY}")).await?;
-        if swept > 0 {
-            let sql = format!(
-                "INSERT INTO {name} ({keys}, {op}, {time}, {is_deleted}, {version}) \
-                 SELECT {keys}, 'd', {time}, 1, toUInt128({version} + 1) {ghosts}{CONSISTENTLY}"
-            );
-            server.client.run(&operation, &sql).await?;
-        }
-        tracing::info!(table = %name, rows = swept, "ghosts are swept: the last full snapshot did not refresh them");
+    let Some(table) = describe(&server.client, &name).await? else { return Ok(0) };
+    let key = table.sorting_columns().map_err(|text| {
+        let context = format!("the table is ordered by {text}, which is no column");
+        SinkError::new(FailureKind::Contract, &operation, context)
+    })?;
+    let [op, time, is_deleted, version] =
+        [&target.meta.op, &target.meta.source_ts_ms, &target.meta.is_deleted, &target.meta.version]
+            .map(|column| identifier(column));
+    let keys = identifiers(key.iter().map(String::as_str));
+    let ghosts =
+        format!("FROM {name} FINAL WHERE {version} < toUInt128('{}') AND {is_deleted} = 0", sweep.below.as_u128());
+    let swept = server.client.number(&operation, &format!("SELECT count() AS found {ghosts}{CONSISTENTLY}")).await?;
+    if swept > 0 {
+        let sql = format!(
+            "INSERT INTO {name} ({keys}, {op}, {time}, {is_deleted}, {version}) \
+             SELECT {keys}, 'd', {time}, 1, toUInt128({version} + 1) {ghosts}{CONSISTENTLY}"
+        );
+        server.client.insert_selected(&operation, &sql).await?;
     }
-    meta.put(&server.client, "recording that ghosts are swept", &[fact(topic_id, sweep, true)]).await?;
+    tracing::info!(table = %name, rows = swept, "ghosts are swept: the last full snapshot did not refresh them");
     Ok(swept)
 }
 
 /// Its place is the snapshot's, so that a later sweep of the table is another fact.
-fn fact(topic_id: TopicId, sweep: &Sweep, done: bool) -> Fact {
+fn fact(topic_id: TopicId, sweep: &Sweep, seen: Seen) -> Fact {
     Fact {
-        kind: KIND_SWEEP.to_owned(),
+        kind: kind(seen).to_owned(),
         topic_id,
         partition: 0,
         subject: serde_json::json!([&*sweep.topic, sweep.table.namespace, sweep.table.name]).to_string(),
         offset: sweep.below.hi_signed(),
         value: sweep.below.as_u128(),
-        done,
+        done: false,
     }
 }

@@ -6,6 +6,7 @@
 //! | `floor` | topic id, partition, source, database | offset | commit position, 0 | |
 //! | `truncate` | target table | what orders it: 0 commits, 1 records | version of the last truncate | |
 //! | `table` | target table | | | the source table and lineage that fill it |
+//! | `sweep-gap`, `sweep-last` | topic id, topic, table | version of a full snapshot's rows, high half | that version | |
 //! | `held` | topic id, partition, key | | offsets of dead letters | |
 
 use rusqlite::{Connection, params};

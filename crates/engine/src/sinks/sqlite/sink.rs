@@ -4,7 +4,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use settle_core::batch::Batch;
 use settle_core::position::TopicId;
 use settle_core::sink::{
-    BoxFuture, Durable, Guarantee, Outcome, Pending, PlacedPartition, Places, Sink, SinkError, Sweep,
+    BoxFuture, Durable, Guarantee, Outcome, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
 };
 use std::collections::HashMap;
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -155,8 +155,8 @@ impl Sink for Sqlite {
         Box::pin(async move { blocking(|| self.apply_now(batch)) })
     }
 
-    fn plan<'a>(&'a mut self, topic_id: TopicId, sweep: &'a Sweep) -> BoxFuture<'a, Result<(), SinkError>> {
-        let plan = move |connection: &Connection, _: &mut State| sweeps::plan(connection, topic_id, sweep);
+    fn plan<'a>(&'a mut self, id: TopicId, sweep: &'a Sweep, seen: Seen) -> BoxFuture<'a, Result<(), SinkError>> {
+        let plan = move |connection: &Connection, _: &mut State| sweeps::plan(connection, id, sweep, seen);
         Box::pin(async move { blocking(|| self.in_transaction("plan a sweep in", plan)) })
     }
 

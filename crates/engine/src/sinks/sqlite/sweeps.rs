@@ -7,34 +7,43 @@ use std::sync::Arc;
 use rusqlite::{Connection, params};
 use settle_core::change::TableName;
 use settle_core::position::TopicId;
-use settle_core::sink::{Pending, PlacedPartition, Sweep};
+use settle_core::sink::{Pending, PlacedPartition, Seen, Sweep};
 use settle_core::version::Version;
 use uuid::Uuid;
 
 use super::failure::{During, Outcome, contract};
 use super::name::{list, quoted, same, tombstones};
 use super::table::describe;
-use crate::config::target::{Deletes, Target};
+use crate::config::target::{Deletes, OnResnapshot, Target};
 use crate::sinks::plan::Plan;
 
-/// Remembers a sweep until it is done.
-pub(super) fn plan(connection: &Connection, topic_id: TopicId, sweep: &Sweep) -> Outcome<()> {
+/// Remembers what was seen of a snapshot until its sweep is done.
+pub(super) fn plan(connection: &Connection, topic_id: TopicId, sweep: &Sweep, seen: Seen) -> Outcome<()> {
     let (hi, lo) = (sweep.below.hi_signed(), sweep.below.lo_signed());
     connection
         .execute(
-            "INSERT INTO settle_meta (kind, subject, at, hi, lo) VALUES ('sweep', ?1, ?2, ?2, ?3) ON CONFLICT DO NOTHING",
-            params![subject(topic_id, sweep), hi, lo],
+            "INSERT INTO settle_meta (kind, subject, at, hi, lo) VALUES (?1, ?2, ?3, ?3, ?4) ON CONFLICT DO NOTHING",
+            params![kind(seen), subject(topic_id, sweep), hi, lo],
         )
         .during(|| "write settle_meta".into())?;
     Ok(())
 }
 
-/// The sweeps remembered for the topics of these partitions.
+fn kind(seen: Seen) -> &'static str {
+    match seen {
+        Seen::Gap => "sweep-gap",
+        Seen::Last => "sweep-last",
+    }
+}
+
+/// The snapshots of the topics of these partitions whose last rows were seen.
 pub(super) fn pending(connection: &Connection, parts: &[PlacedPartition]) -> Outcome<Vec<Pending>> {
     let rows: Vec<(String, i64, i64)> = connection
-        .prepare("SELECT subject, hi, lo FROM settle_meta WHERE kind = 'sweep'")
+        .prepare("SELECT subject, hi, lo FROM settle_meta WHERE kind = ?1")
         .and_then(|mut select| {
-            select.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect::<Result<_, _>>()
+            select
+                .query_map([kind(Seen::Last)], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+                .collect::<Result<_, _>>()
         })
         .during(|| "read settle_meta".into())?;
     let mut pending = Vec::new();
@@ -50,8 +59,19 @@ pub(super) fn pending(connection: &Connection, parts: &[PlacedPartition]) -> Out
     Ok(pending)
 }
 
-/// Deletes the ghosts and forgets the sweep. Says how many they were.
+/// Deletes the ghosts, where a gap was seen and a sweep is still asked for, and forgets what was seen.
+/// Says how many they were.
 pub(super) fn sweep(connection: &Connection, target: &Target, topic_id: TopicId, sweep: &Sweep) -> Outcome<u64> {
+    let subject = subject(topic_id, sweep);
+    let forget = |seen| {
+        let forget = "DELETE FROM settle_meta WHERE kind = ?1 AND subject = ?2 AND at = ?3";
+        let forgotten = connection.execute(forget, params![kind(seen), subject, sweep.below.hi_signed()]);
+        forgotten.during(|| "write settle_meta".into()).map(|rows| rows > 0)
+    };
+    let (gap, last) = (forget(Seen::Gap)?, forget(Seen::Last)?);
+    if !(gap && last) || target.on_resnapshot(&sweep.table) != OnResnapshot::Sweep {
+        return Ok(0);
+    }
     let plan = Plan::of(target, &sweep.table, Deletes::Hard);
     let operation = || format!("sweep ghosts from table \"{}\"", plan.table);
     let swept = match describe(connection, &plan.table, |column| plan.declared_type(column))? {
@@ -85,12 +105,6 @@ pub(super) fn sweep(connection: &Connection, target: &Target, topic_id: TopicId,
             }
         }
     };
-    connection
-        .execute(
-            "DELETE FROM settle_meta WHERE kind = 'sweep' AND subject = ?1 AND at = ?2",
-            params![subject(topic_id, sweep), sweep.below.hi_signed()],
-        )
-        .during(|| "write settle_meta".into())?;
     tracing::info!(table = plan.table, rows = swept, "ghosts are swept: the last full snapshot did not refresh them");
     Ok(swept as u64)
 }
