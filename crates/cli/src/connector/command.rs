@@ -133,7 +133,7 @@ fn configuration(args: &RegisterArgs) -> Result<Configuration, String> {
 fn source_section(configuration: &Configuration) -> String {
     let mut text = format!(
         "# settle.toml\n[source]\nkind = \"kafka\"\nbrokers = \"{}\"\ngroup = \"{}-settle\"\ntopics = [\"{}.*\"]\n",
-        configuration.kafka.as_deref().unwrap_or("127.0.0.1:9092"),
+        configuration.kafka.as_deref().unwrap_or("host:port"),
         configuration.name,
         configuration.prefix,
     );

@@ -8,6 +8,7 @@ mod chain;
 mod check;
 mod check_agrees;
 mod child;
+mod connector;
 mod dead_letters;
 mod faults;
 mod ghosts;
