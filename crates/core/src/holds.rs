@@ -63,9 +63,17 @@ pub enum HoldState {
 pub struct Holds {
     rows: HashMap<Partition, HashMap<Key, Held>>,
     notes: BTreeMap<(Partition, Key), HoldState>,
+    /// Nothing is noted.
+    unnoted: bool,
 }
 
 impl Holds {
+    /// Holds that are known here alone: a replay beside the pipeline skips what the pipeline set
+    /// aside, and must not hold rows that were released since.
+    pub fn unnoted() -> Self {
+        Self { unnoted: true, ..Self::default() }
+    }
+
     /// True if no row is held.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
@@ -128,7 +136,8 @@ impl Holds {
     /// What changed since the last time.
     pub fn take_notes(&mut self) -> Vec<HoldNote> {
         let note = |((partition, key), now)| HoldNote { partition, key, now };
-        std::mem::take(&mut self.notes).into_iter().map(note).collect()
+        let notes = std::mem::take(&mut self.notes);
+        if self.unnoted { Vec::new() } else { notes.into_iter().map(note).collect() }
     }
 
     fn hold(&mut self, partition: &Partition, key: &Key, offset: Offset) {

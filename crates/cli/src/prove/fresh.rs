@@ -56,7 +56,7 @@ async fn in_scratch(
     let guarantee = sink.guarantee();
     let sink = Box::new(Listed { sink, target: config.target.clone(), tables: tables.clone() });
     let report = finished(pass::replay(&into, ends, sink, shutdown.clone()).await?)?;
-    println!("\napplied anew to {}: {}", into.sink.address(), text::tally(&report.tally, guarantee));
+    println!("\napplied anew to {}:{}", into.sink.address(), text::tally(&report.tally, guarantee));
 
     let mut looks = Looks::new().map_err(|error| fail(Exit::Bug, &error))?;
     let mut anew = inspection::contents(&into).map_err(of_sink)?;

@@ -89,7 +89,7 @@ async fn replay(
     let sink = Box::new(Observed { sink, observer: observer.clone() });
     let ended = pass::replay(&as_another, ends, sink, shutdown.clone()).await?;
     let report = finished(ended)?;
-    println!("\nreplay {number} of {times}, as a new group: {}", text::tally(&report.tally, guarantee));
+    println!("\nreplay {number} of {times}, as a new group:{}", text::tally(&report.tally, guarantee));
     let mut observer = observer.lock().await;
     let looks = observer.look_again().await.map_err(|error| fail(exit::of_sink(&error), &error))?;
     let since = read_since(config, ends, shutdown).await?;

@@ -7,7 +7,7 @@ use settle_core::sink::Sink;
 use settle_engine::config::Config;
 use settle_engine::inspection;
 use settle_engine::log::Ends;
-use settle_engine::run::{self, Ended, Options, progress};
+use settle_engine::run::{self, Destination, Ended, Options, progress};
 use settle_engine::shutdown::Shutdown;
 use settle_engine::source::Source;
 
@@ -54,7 +54,8 @@ pub(crate) async fn flow(config: &Config, source: Source, sink: Box<dyn Sink>, s
     };
     let (show, watch) = progress::channel();
     let shown = tokio::spawn(bar::show(watch));
-    let ended = run::run(source, sink, config.target.clone(), options, show, shutdown).await;
+    let ended =
+        run::run(source, Destination::from(sink).skipping(), config.target.clone(), options, show, shutdown).await;
     // It ends with the run, and clears its line before anything is printed.
     let _ = tokio::time::timeout(Duration::from_secs(1), shown).await;
     ended

@@ -48,7 +48,7 @@ pub(super) fn log(log: &[LogPartition], group: &str) -> String {
 pub(super) fn tally(tally: &Tally, guarantee: Guarantee) -> String {
     let applied = if guarantee == Guarantee::Versioned { "written" } else { "applied" };
     let mut parts =
-        vec![format!("{} records read", grouped(tally.read)), format!("{} rows {applied}", grouped(tally.applied))];
+        vec![format!("{} read", counted(tally.read, "record")), format!("{} {applied}", counted(tally.applied, "row"))];
     for (count, name) in [
         (tally.stale, "stale"),
         (tally.superseded, "superseded"),
@@ -110,15 +110,15 @@ pub(super) fn verdicts(verdicts: &[Verdict], told: Told) -> String {
         if compared.raised > 0 && told == Told::Replayed {
             let _ = writeln!(
                 text,
-                "{}: {} rows got a greater version with the same columns",
+                "{}: {} got a greater version with the same columns",
                 watched.table.name,
-                grouped(compared.raised)
+                counted(compared.raised, "row")
             );
         }
     }
     let left_out: u64 = verdicts.iter().map(|verdict| verdict.compared.left_out).sum();
     if left_out > 0 {
-        let _ = writeln!(text, "left out: {} keys that the live pipeline changed since", grouped(left_out));
+        let _ = writeln!(text, "left out: {} that the live pipeline changed since", counted(left_out, "key"));
     }
     text
 }
@@ -132,7 +132,7 @@ fn differing(text: &mut String, table: &str, compared: &Compared, told: Told) {
     if compared.differing == 0 {
         return;
     }
-    let _ = writeln!(text, "{table} differs in {} keys:", grouped(compared.differing));
+    let _ = writeln!(text, "{table} differs in {}:", counted(compared.differing, "key"));
     for (key, difference) in &compared.named {
         let _ = writeln!(text, "  {key}: {}", difference.says(told));
     }
@@ -184,6 +184,11 @@ pub(super) fn end_of_fresh(agrees: bool, is_whole: bool) -> String {
         text.push_str("(the log has lost its beginning: rows that only the destination has are left out)\n");
     }
     text
+}
+
+/// A number with what is counted.
+fn counted(number: u64, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
 /// With commas between thousands.

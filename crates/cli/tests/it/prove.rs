@@ -5,6 +5,13 @@ use std::process::Output;
 
 use rusqlite::Connection;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use settle_testkit::kafka::{self, Record};
+use settle_testkit::proxy::{Fault, Plan, Proxy};
+
+use crate::child::{Running, until};
+use crate::live::Live;
 use crate::shop::{Shop, shop};
 use crate::stage::Stage;
 
@@ -134,4 +141,184 @@ fn standard_input_is_refused_with_what_to_do() {
     let output = stage.settle(&["prove"]).output().unwrap();
     assert_eq!(output.status.code(), Some(5));
     insta::assert_snapshot!(String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn what_cannot_be_applied_is_skipped_and_holds_no_row() {
+    let shop = shop("pg-hazards", "shop.public.documents");
+    let mut lines = shop.lines();
+    let (op, poison) = (r#"\"op\":\""#, r#"\"op\":\"?\",\"was\":\""#);
+    // The first event of a row that later events leave a column out of: set aside by the pipeline,
+    // and so are those.
+    let masked = lines.iter().position(|line| line.contains("__debezium_unavailable_value")).unwrap();
+    let key = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["key"].clone();
+    let of_row = key(&lines[masked]);
+    let first = lines.iter_mut().find(|line| key(line) == of_row && line.contains(op)).unwrap();
+    *first = first.replacen(op, poison, 1);
+    let stage = Stage::new();
+    stage.capture_into_sqlite(&shop, &lines, 100);
+    let config = std::fs::read_to_string(stage.path("settle.toml")).unwrap();
+    stage.write("settle.toml", &format!("{config}[dlq]\npath = \"dead.jsonl\"\nmax_ratio = 1.0\n"));
+    let report = stage.run(&["--until-end"]);
+    assert!(report.dead_lettered > 0, "{report:?}");
+    // As after `settle dlq retry`: released.
+    let connection = Connection::open(stage.path("shop.db")).unwrap();
+    connection.execute("DELETE FROM settle_meta WHERE kind = 'held'", []).unwrap();
+    let letters = std::fs::read(stage.path("dead.jsonl")).unwrap();
+    let (code, text) = said(&stage, &["prove"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains(&format!("{} not applicable, skipped", report.dead_lettered)), "{text}");
+    let held: i64 =
+        connection.query_row("SELECT count(*) FROM settle_meta WHERE kind = 'held'", [], |row| row.get(0)).unwrap();
+    assert_eq!(held, 0, "a row that was released is not held again");
+    assert_eq!(std::fs::read(stage.path("dead.jsonl")).unwrap(), letters, "a proof sets nothing aside");
+    assert_eq!(said(&stage, &["prove", "--fresh"]).0, 0);
+}
+
+/// A recorded topic, settled into ClickHouse.
+async fn settled_live() -> Live {
+    let shop = customers();
+    let live = Live::of(shop, &shop.lines(), "").await;
+    live.stage.run(&["--until-end"]);
+    live
+}
+
+async fn assert_no_trace(live: &Live) {
+    let groups = kafka::groups(&live.group()).await;
+    assert_eq!(groups, [live.group()], "no group that was made for a proof");
+    let prefix = format!("{}__prove", live.database.database());
+    let databases = live.database.rows("SELECT name FROM system.databases").await;
+    assert!(!databases.iter().any(|row| row[0].starts_with(&prefix)), "no scratch database");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_kafka_and_clickhouse_a_good_run_agrees_and_a_proof_leaves_nothing_behind() {
+    let live = settled_live().await;
+    let committed = live.committed().await;
+    let (code, text) = said(&live.stage, &["prove"]);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(text.matches(" agrees\n").count(), 2, "{text}");
+    assert!(text.contains("16 rows written") && text.contains("proved: 2 replays"), "{text}");
+    let (code, text) = said(&live.stage, &["prove", "--fresh"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("proved: every row compared is as the log says"), "{text}");
+    assert_eq!(live.committed().await, committed);
+    assert_no_trace(&live).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_shop_topic_in_clickhouse_agrees_by_a_replay_and_anew() {
+    for shop in crate::shop::SHOPS {
+        let live = Live::of(*shop, &shop.lines(), "").await;
+        live.stage.run(&["--until-end"]);
+        for args in [&["prove", "--times", "1"][..], &["prove", "--fresh"]] {
+            let (code, text) = said(&live.stage, args);
+            assert_eq!(code, 0, "{} {args:?}: {text}", shop.topic);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_clickhouse_a_replay_mends_what_was_changed_by_hand_and_fresh_finds_what_was_added() {
+    let live = settled_live().await;
+    let now = "SETTINGS mutations_sync = 2";
+    live.database.query(&format!("ALTER TABLE customers UPDATE city = 'Elsewhere' WHERE customer_id = 4 {now}")).await;
+    live.database.query(&format!("ALTER TABLE customers DELETE WHERE customer_id = 10 {now}")).await;
+    live.database.query("INSERT INTO customers (customer_id, name, _version) VALUES (9999, 'x', 1)").await;
+    let (code, text) = said(&live.stage, &["prove", "--fresh"]);
+    assert_eq!(code, 5, "{text}");
+    let named = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| line.starts_with("  {"));
+        let mut named: Vec<String> = lines.map(|line| line.trim().to_owned()).collect();
+        named.sort();
+        named
+    };
+    assert_eq!(
+        named(&text),
+        [
+            r#"{"customer_id":10}: not in the destination, but by the log"#,
+            r#"{"customer_id":4}: the same version, but other columns than by the log"#,
+            r#"{"customer_id":9999}: in the destination, but not by the log"#,
+        ]
+    );
+    let (code, text) = said(&live.stage, &["prove"]);
+    assert_eq!(code, 5, "{text}");
+    assert_eq!(
+        named(&text),
+        [
+            r#"{"customer_id":10}: the replay brought its row back; the destination had lost it"#,
+            r#"{"customer_id":4}: the replay wrote other columns at the same version; the row had been changed by something else"#,
+        ]
+    );
+    assert_eq!(said(&live.stage, &["prove"]).0, 0, "what a replay mends is mended");
+    let (code, text) = said(&live.stage, &["prove", "--fresh"]);
+    assert_eq!((code, named(&text).len()), (5, 1), "{text}");
+    assert_no_trace(&live).await;
+}
+
+/// `settle prove` beside the test.
+fn proving(live: &Live, args: &[&str]) -> std::process::Child {
+    let mut all = vec!["prove"];
+    all.extend(args);
+    let piped = std::process::Stdio::piped;
+    live.stage.settle(&all).stdout(piped()).stderr(piped()).spawn().unwrap()
+}
+
+async fn ended(proof: std::process::Child) -> (Option<i32>, String) {
+    let output = tokio::task::spawn_blocking(|| proof.wait_with_output().unwrap()).await.unwrap();
+    (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_live_run_changes_meanwhile_is_left_out() {
+    let shop = shop("pg-hazards", "shop.public.orders");
+    let lines = shop.lines();
+    let parts: Vec<&[String]> = lines.chunks(lines.len().div_ceil(3)).collect();
+    let live = Live::of(shop, parts[0], "max_age_ms = 50").await;
+    let run = Running::start(&live.stage, &[]);
+    let settled = async || (live.committed().await, live.ends().await);
+    until("the first part is settled", settled, |(committed, ends)| committed == ends).await;
+
+    let (proxy, address) = Proxy::before_clickhouse().await;
+    live.configure(&address.url, "");
+    for (args, part) in [(&["--times", "1"][..], parts[1]), (&["--fresh"], parts[2])] {
+        let hung = proxy.counters().hung;
+        proxy.plan(Plan::new(Fault::Hang).containing("ArrowStream"));
+        let proof = proving(&live, args);
+        // The ends are fixed, the first look is taken, and nothing of the replay is applied.
+        proxy.wait_until(|counters| counters.hung > hung).await;
+        let records = part.iter().map(|line| Record::from_kcat(line).in_topic(&live.topic));
+        kafka::produce(records.collect::<Vec<_>>()).await;
+        until("the run settles the next part", settled, |(committed, ends)| committed == ends).await;
+        proxy.pass();
+        let (code, text) = ended(proof).await;
+        assert_eq!(code, Some(0), "{text}");
+        assert!(text.contains("that the live pipeline changed since"), "{text}");
+    }
+    run.signal(Signal::SIGTERM);
+    run.wait();
+    live.assert_equals_source("proofs beside a run").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proof_that_is_broken_off_leaves_nothing_behind() {
+    let live = settled_live().await;
+    let (proxy, address) = Proxy::before_clickhouse().await;
+    live.configure(&address.url, "");
+    for args in [&["--times", "1"][..], &["--fresh"]] {
+        let hung = proxy.counters().hung;
+        proxy.plan(Plan::new(Fault::Hang).containing("ArrowStream"));
+        let proof = proving(&live, args);
+        proxy.wait_until(|counters| counters.hung > hung).await;
+        assert_eq!(kafka::groups(&format!("{}.prove", live.group())).await.len(), 1);
+        // The first request drains, the second one does not wait for that.
+        let pid = Pid::from_raw(proof.id().try_into().unwrap());
+        kill(pid, Signal::SIGINT).unwrap();
+        kill(pid, Signal::SIGTERM).unwrap();
+        let (code, text) = ended(proof).await;
+        assert_eq!(code, Some(130), "{text}");
+        proxy.pass();
+        assert_no_trace(&live).await;
+    }
+    live.assert_equals_source("two proofs that were broken off").await;
 }

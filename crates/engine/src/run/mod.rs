@@ -32,7 +32,7 @@ pub(crate) use owners::Owners;
 pub use report::{End, Report};
 
 use crate::config::dlq::DlqLimit;
-use crate::dead_letter::DeadLetters;
+use crate::dead_letter::{DeadLetters, Nowhere};
 use crate::source::SourceError;
 
 /// When a run ends, and how it gathers.
@@ -60,6 +60,8 @@ pub struct Options {
 pub struct Destination {
     sink: Box<dyn Sink>,
     dead_letters: Option<(Box<dyn DeadLetters>, DlqLimit)>,
+    /// What is set aside is skipped: it holds no row for anybody else.
+    skips: bool,
 }
 
 impl Destination {
@@ -67,6 +69,14 @@ impl Destination {
     #[must_use]
     pub fn with_dead_letters(self, store: Box<dyn DeadLetters>, limit: DlqLimit) -> Self {
         Self { dead_letters: Some((store, limit)), ..self }
+    }
+
+    /// Records that cannot be applied are counted and skipped, however many: for a replay beside the
+    /// pipeline, which has dealt with them.
+    #[must_use]
+    pub fn skipping(self) -> Self {
+        let all = DlqLimit { max_ratio: 1.0, min_records: 0 };
+        Self { dead_letters: Some((Box::new(Nowhere), all)), skips: true, ..self }
     }
 }
 
@@ -79,7 +89,7 @@ impl<S: Sink + 'static> From<Box<S>> for Destination {
 impl From<Box<dyn Sink>> for Destination {
     /// Without a place for dead letters: a record that cannot be applied stops the run.
     fn from(sink: Box<dyn Sink>) -> Self {
-        Self { sink, dead_letters: None }
+        Self { sink, dead_letters: None, skips: false }
     }
 }
 

@@ -48,9 +48,10 @@ pub(super) async fn write(
     pause: watch::Sender<Option<Pause>>,
     patience: Patience,
 ) {
-    let Destination { sink, dead_letters } = destination;
+    let Destination { sink, dead_letters, skips } = destination;
     let burial = dead_letters.map(|(store, limit)| Burial::new(store, limit));
-    let mut writer = Writer { sink, burial, holds: Holds::default(), topic_ids: HashMap::new() };
+    let holds = if skips { Holds::unnoted() } else { Holds::default() };
+    let mut writer = Writer { sink, burial, holds, topic_ids: HashMap::new() };
     while let Some(order) = orders.recv().await {
         let mut attempts = Attempts::new(patience, &pause);
         match order {

@@ -102,6 +102,18 @@ pub async fn committed(group: &str, topic: &str) -> Vec<Option<Committed>> {
     .await
 }
 
+/// The groups that the broker knows whose names begin with `prefix`.
+pub async fn groups(prefix: &str) -> Vec<String> {
+    let prefix = prefix.to_owned();
+    blocking(move || {
+        let list =
+            when_coordinated(|| consumer("testkit-reader", Isolation::ReadCommitted).fetch_group_list(None, LIMIT));
+        let names = list.groups().iter().map(|group| group.name().to_owned());
+        names.filter(|name| name.starts_with(&prefix)).collect()
+    })
+    .await
+}
+
 /// A new broker has no coordinator for a group until its internal topic is made, which the first question for it begins.
 fn when_coordinated<T>(ask: impl Fn() -> Result<T, KafkaError>) -> T {
     use RDKafkaErrorCode::{CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator};

@@ -18,9 +18,9 @@ use super::config::ClickHouseConfig;
 use super::meta::{self, Meta};
 use super::names::{identifier, identifiers, literal};
 use super::naming::Naming;
-use super::server::Server;
-use super::standings;
+use super::server::{CONSISTENTLY, Server};
 use super::table::{Table, describe};
+use super::{standings, truncates};
 use crate::config::{MetaNames, Target};
 use crate::contents::{Contents, EachRow, Fact, Found, Look, SeenRow, Summary, TargetTable, Wanted};
 use crate::epochs::placed;
@@ -79,6 +79,18 @@ impl ClickHouseContents {
         table.engine.is_replacing() && has(version) && has(is_deleted) && has(source_ts_ms)
     }
 
+    /// What a row of FINAL must be to be seen, as the view says it: not deleted, and not emptied by a
+    /// truncate whose DELETE is still to be done.
+    async fn is_current(&self, table: &Table) -> Result<String, SinkError> {
+        let MetaNames { version, is_deleted, .. } = self.names();
+        let lives = format!("{} = 0", identifier(is_deleted));
+        if !self.has_meta().await? {
+            return Ok(lives);
+        }
+        let kept = truncates::kept(&self.server.name(meta::TABLE), &table.name.table, version);
+        Ok(format!("{lives} AND {kept}"))
+    }
+
     pub(super) async fn versioned_tables(&self) -> Result<Vec<Table>, SinkError> {
         let sql = format!(
             "SELECT name FROM system.tables WHERE database = {} AND engine LIKE '%ReplacingMergeTree' ORDER BY name",
@@ -116,13 +128,15 @@ impl ClickHouseContents {
         };
         let name = &table.name;
         let operation = format!("reading the rows of {name}");
-        let current = format!("SELECT {keys}, toString({version}), {digest} FROM {name} FINAL WHERE {is_deleted} = 0");
+        let is_current = self.is_current(&table).await?;
+        let current =
+            format!("SELECT {keys}, toString({version}), {digest} FROM {name} FINAL WHERE {is_current}{CONSISTENTLY}");
         let mut take = |line: &str, is_deleted: bool| each(seen_row(&operation, &wanted.key, line, is_deleted)?);
         self.server.client.each_line(&operation, &current, &mut |line| take(line, false)).await?;
         let deleted = format!(
             "SELECT {keys}, toString(max({version})), '0' FROM {name} \
              WHERE ({keys}) IN (SELECT {keys} FROM {name} WHERE {is_deleted} = 1) \
-             GROUP BY {keys} HAVING argMax({is_deleted}, {version}) = 1"
+             GROUP BY {keys} HAVING argMax({is_deleted}, {version}) = 1{CONSISTENTLY}"
         );
         self.server.client.each_line(&operation, &deleted, &mut |line| take(line, true)).await?;
         let mut physical = 0;
@@ -140,14 +154,15 @@ impl ClickHouseContents {
 
     async fn summarize(&self, wanted: &TargetTable) -> Result<Option<Summary>, SinkError> {
         let Some(table) = self.versioned(&wanted.name).await? else { return Ok(None) };
-        let MetaNames { version, is_deleted, source_ts_ms, .. } = self.names();
-        let (version, is_deleted, time) = (identifier(version), identifier(is_deleted), identifier(source_ts_ms));
+        let MetaNames { version, source_ts_ms, .. } = self.names();
+        let (version, time) = (identifier(version), identifier(source_ts_ms));
+        let is_current = self.is_current(&table).await?;
         let name = &table.name;
         let operation = format!("counting the rows of {name}");
         let sql = format!(
             "SELECT toString(count()) AS physical, toString(max({version})) AS greatest, \
              ifNull(toString(argMax(tuple({time}), {version}).1), '') AS source_ts_ms, \
-             (SELECT toString(count()) FROM {name} FINAL WHERE {is_deleted} = 0) AS current FROM {name}"
+             (SELECT toString(count()) FROM {name} FINAL WHERE {is_current}) AS current FROM {name}{CONSISTENTLY}"
         );
         let rows: Vec<SummaryRow> = self.server.client.rows(&operation, &sql).await?;
         let row = rows.into_iter().next().ok_or_else(|| unreadable(&operation))?;
@@ -166,9 +181,9 @@ impl ClickHouseContents {
         if !self.has_meta().await? {
             return Ok(Places::default());
         }
-        let mut meta = Meta::new(&self.server.database);
-        let floors = meta.read_floors(&self.server.client, parts).await?;
-        let epochs = placed(&standings::epochs(&meta, &self.server.client).await?, parts);
+        let (mut meta, client) = (Meta::new(&self.server.database), &self.server.client);
+        let floors = meta.read_floors(client, parts).await?;
+        let epochs = placed(&standings::epochs(&meta, client).await?, parts);
         Ok(Places { floors, epochs, ..Places::default() })
     }
 
@@ -222,20 +237,21 @@ impl ClickHouseContents {
             is_key.push(format!("{} = {literal}", identifier(column)));
             key.push(column.to_owned());
         }
-        let (version, is_deleted) = (identifier(&self.names().version), identifier(&self.names().is_deleted));
+        let version = identifier(&self.names().version);
+        let is_current = self.is_current(&table).await?;
         let columns = match wanted.with_values {
             true => own_columns(&table, &TargetTable { name: naming.table().to_owned(), key }, self.names()),
             false => Vec::new(),
         };
         let read: String = columns.iter().map(|column| format!(", toString({})", identifier(column))).collect();
         // Of one version the last row written is the one that FINAL shows.
+        let is_key = is_key.join(" AND ");
         let current = format!(
-            "SELECT toString({version}), toString({is_deleted}){read} FROM {name} FINAL WHERE {} AND {is_deleted} = 0",
-            is_key.join(" AND ")
+            "SELECT toString({version}), '0'{read} FROM {name} FINAL WHERE {is_key} AND {is_current}{CONSISTENTLY}"
         );
+        // What is there of a key that has no current row was deleted, or emptied by a truncate.
         let deleted = format!(
-            "SELECT toString({version}), toString({is_deleted}) FROM {name} WHERE {} ORDER BY {version} DESC LIMIT 1",
-            is_key.join(" AND ")
+            "SELECT toString({version}), '1' FROM {name} WHERE {is_key} ORDER BY {version} DESC LIMIT 1{CONSISTENTLY}"
         );
         for sql in [current, deleted] {
             let mut found = None;

@@ -16,11 +16,10 @@ use uuid::Uuid;
 use super::bind::{Bound, bound};
 use super::config::SqliteConfig;
 use super::failure::{During, Outcome, contract};
-use super::meta;
 use super::name::{list, quoted, same, tombstones};
 use super::sink::blocking;
-use super::standings;
 use super::table::{self, Column, Description};
+use super::{meta, standings};
 use crate::config::target::{Deletes, MetaNames, Target};
 use crate::contents::{Contents, EachRow, Fact, Found, Look, SeenRow, Summary, TargetTable, Wanted};
 use crate::epochs::placed;
@@ -424,11 +423,10 @@ impl Contents for SqliteContents {
         Box::pin(async move {
             blocking(|| {
                 let places = self.looking(|connection| match has_meta(connection)? {
-                    true => Ok(Places {
-                        floors: meta::floors(connection, parts)?,
-                        epochs: placed(&standings::epochs(connection)?, parts),
-                        ..Places::default()
-                    }),
+                    true => {
+                        let epochs = placed(&standings::epochs(connection)?, parts);
+                        Ok(Places { floors: meta::floors(connection, parts)?, epochs, ..Places::default() })
+                    }
                     false => Ok(Places::default()),
                 })?;
                 Ok(places.unwrap_or_default())
