@@ -178,6 +178,9 @@ pub trait Sink: Send {
 
     /// Prepares for these partitions: fences others, validates or creates what it needs, and says
     /// what it knows of their places. Called again when partitions are added; `parts` are the new ones.
+    ///
+    /// A sink whose guarantee is [`Guarantee::Atomic`] counts a generation up for each of them, and
+    /// from then on a batch of whoever opened them before is [`FailureKind::Fenced`].
     fn open<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<Places, SinkError>>;
 
     /// Writes the batch. After an error the same batch may be applied again, whatever the
@@ -215,6 +218,8 @@ pub enum FailureKind {
     Row,
     /// A constraint of the table refuses a row.
     Constraint,
+    /// Another instance of the group has taken partitions of the batch: nothing of it was applied.
+    Fenced,
     /// Key, table or scheme does not match.
     Contract,
     /// An invariant of ours is broken.
@@ -243,6 +248,8 @@ pub struct SinkError {
     pub context: String,
     /// The record at fault, where the destination, or we ahead of it, can tell.
     pub place: Option<Place>,
+    /// The partitions that another instance has, for [`FailureKind::Fenced`].
+    pub fenced: Vec<Partition>,
     /// The error beneath, where there is one.
     pub source: Option<Box<dyn Error + Send + Sync>>,
 }
@@ -251,7 +258,14 @@ impl SinkError {
     /// An error that certainly had no effect.
     pub fn new(kind: FailureKind, operation: impl Into<String>, context: impl Into<String>) -> Self {
         let (operation, context) = (operation.into(), context.into());
-        Self { kind, effect: Effect::None, operation, context, place: None, source: None }
+        Self { kind, effect: Effect::None, operation, context, place: None, fenced: Vec::new(), source: None }
+    }
+
+    /// Another instance has opened these partitions since this one did.
+    pub fn fenced(operation: impl Into<String>, partitions: Vec<Partition>) -> Self {
+        let named: Vec<String> = partitions.iter().map(Partition::to_string).collect();
+        let context = format!("another instance of the group has taken {}", named.join(", "));
+        Self { fenced: partitions, ..Self::new(FailureKind::Fenced, operation, context) }
     }
 
     /// With the record at fault.
