@@ -3,10 +3,12 @@
 //! A run opens it when it sets the first one aside, and pauses there while it cannot: nothing here
 //! keeps a run from starting.
 
+use settle_core::causes::chain;
+
 use super::{can_be_made, count};
 use crate::config::dlq::{DlqConfig, DlqPlace};
 use crate::dead_letter::DeadLetterLog;
-use crate::finding::{Finding, chain};
+use crate::finding::Finding;
 use crate::sampling::Sample;
 
 /// Where dead letters go, whether they could be written, and whether the sample has too many.
