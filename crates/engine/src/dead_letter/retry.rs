@@ -119,7 +119,7 @@ impl<'a> Attempt<'a> {
             }
         }
         let together = read.len() > 1 && !read.iter().any(|(_, fed)| is_masked(&fed.event));
-        if together && let Ok(batch) = self.batch(read.iter().map(|(at, fed)| (*at, copied(fed)))) {
+        if together && let Ok(batch) = self.batch(read.iter().map(|(at, fed)| (*at, fed.clone()))) {
             match self.apply(&batch).await {
                 Ok(outcome) => {
                     count(&batch, outcome, retried);
@@ -143,7 +143,7 @@ impl<'a> Attempt<'a> {
                 retried.fates.push((at, Fate::Stays(reason)));
                 continue;
             }
-            let event = copied(&fed).event;
+            let event = fed.event.clone();
             let batch = match self.batch([(at, fed)]) {
                 Ok(batch) => batch,
                 Err(reason) => {
@@ -253,10 +253,6 @@ impl<'a> Attempt<'a> {
         }
         self.apply(&Batch::of_notes(notes)).await.map(|_| ())
     }
-}
-
-fn copied(fed: &Fed) -> Fed {
-    Fed { event: fed.event.clone(), floor: fed.floor.clone(), full: fed.full }
 }
 
 fn is_masked(event: &Event) -> bool {
