@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use settle_core::position::Place;
 
 /// Settles Debezium change events into databases, so that every row ends exactly as the source has it.
 #[derive(Debug, Parser)]
@@ -145,8 +146,8 @@ pub enum EpochCommand {
     /// names the place. Stop all instances first
     Bump {
         /// topic:partition:offset of the first record of the new log, one for each partition
-        #[arg(required = true, value_name = "PLACE", value_parser = settle_engine::dead_letter::retry::place)]
-        begins: Vec<(settle_core::position::Partition, settle_core::position::Offset)>,
+        #[arg(required = true, value_name = "PLACE")]
+        begins: Vec<Place>,
         /// Number of the epoch [default: the one that other partitions moved to, else a new one]
         #[arg(long, value_name = "N")]
         epoch: Option<u64>,

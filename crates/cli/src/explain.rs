@@ -80,10 +80,9 @@ async fn explain(config: &Config, args: &ExplainArgs) -> Exit {
                 return Exit::Usage;
             }
         }
-    } else if let Some((partition, offset)) = &args.place {
-        let spans: Vec<Span> = whole(&log).into_iter().filter(|span| span.partition == *partition).collect();
-        let wanted = Place { partition: partition.clone(), offset: *offset };
-        match named(config, spans, &places, wanted, shutdown.clone()).await {
+    } else if let Some(wanted) = &args.place {
+        let spans: Vec<Span> = whole(&log).into_iter().filter(|span| span.partition == wanted.partition).collect();
+        match named(config, spans, &places, wanted.clone(), shutdown.clone()).await {
             Ok(found) => row = found,
             Err(exit) => return exit,
         }

@@ -2,20 +2,20 @@
 
 use chrono::{DateTime, Utc};
 use clap::Args;
-use settle_engine::dead_letter::retry;
+use settle_core::position::Place;
 
 use super::ReportFormat;
-use super::dlq::{Place, moment};
+use super::dlq::moment;
 
 /// `settle replay`
 #[derive(Debug, Args)]
 #[group(id = "stretch", required = true, args = ["from", "since"])]
 pub struct ReplayArgs {
     /// First record, as topic:partition:offset
-    #[arg(long, value_name = "PLACE", value_parser = retry::place, conflicts_with = "since")]
+    #[arg(long, value_name = "PLACE", conflicts_with = "since")]
     pub from: Option<Place>,
     /// Last record [default: the last one that is there]
-    #[arg(long, value_name = "PLACE", value_parser = retry::place, requires = "from")]
+    #[arg(long, value_name = "PLACE", requires = "from")]
     pub to: Option<Place>,
     /// Everything written to the log at or after this time: 2026-01-31T12:00:00Z, or how long ago, as 2h
     #[arg(long, value_name = "TIME", value_parser = moment)]
@@ -38,7 +38,7 @@ pub struct StatusArgs {
 #[group(id = "row", required = true, args = ["place", "key"])]
 pub struct ExplainArgs {
     /// A record of the row, as topic:partition:offset
-    #[arg(value_name = "PLACE", value_parser = retry::place, conflicts_with = "key")]
+    #[arg(value_name = "PLACE", conflicts_with = "key")]
     pub place: Option<Place>,
     /// Key of the row as the log has it, as '{"id":7}'
     #[arg(long, value_name = "JSON", requires = "table")]

@@ -15,7 +15,7 @@ use settle_core::holds::Holds;
 use settle_core::key::Key;
 use settle_core::lane::{Fed, Lane, LoneTombstones, Past};
 use settle_core::policy::{Verdict, decide};
-use settle_core::position::{Offset, Partition, Place, TopicId};
+use settle_core::position::{Partition, Place, TopicId};
 use settle_core::sink::{FailureKind, Outcome, PlacedPartition, Places, Sink, SinkError};
 
 use super::Entry;
@@ -269,14 +269,4 @@ fn count(batch: &Batch, outcome: Outcome, retried: &mut Retried) {
     retried.stale += outcome.stale;
     retried.superseded += tally.superseded + tally.control;
     retried.applied += tally.truncates;
-}
-
-/// The place of a letter, as people write it: `topic:partition:offset`.
-pub fn place(text: &str) -> Result<(Partition, Offset), String> {
-    let parsed = || {
-        let (rest, offset) = text.rsplit_once(':')?;
-        let (topic, number) = rest.rsplit_once(':')?;
-        Some((Partition::new(topic, number.parse().ok()?), offset.parse().ok().filter(|offset| *offset >= 0)?))
-    };
-    parsed().ok_or_else(|| format!("\"{text}\" is not topic:partition:offset"))
 }
