@@ -17,7 +17,7 @@ use settle_engine::log::LogPartition;
 use settle_engine::scan::scan;
 use settle_engine::shutdown;
 
-use crate::args::replay::ExplainArgs;
+use crate::args::ExplainArgs;
 use crate::exit::{self, Exit, fail};
 use crate::run::listen;
 

@@ -10,7 +10,7 @@ use settle_engine::config::Config;
 use settle_engine::inspection;
 use settle_engine::run::Options;
 
-use crate::args::replay::ReplayArgs;
+use crate::args::ReplayArgs;
 use crate::exit::{self, Exit, fail};
 use crate::prove::throwaway;
 use crate::run::{self, BOUNDED_DEADLINE, DRAIN};

@@ -10,7 +10,7 @@ use settle_engine::inspection;
 use settle_engine::log::{LogPartition, Member};
 use settle_engine::source::SourceError;
 
-use crate::args::replay::StatusArgs;
+use crate::args::StatusArgs;
 use crate::exit::{self, Exit, fail};
 
 /// Kinds of facts that are worth knowing of a destination.

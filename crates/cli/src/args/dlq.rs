@@ -1,10 +1,10 @@
 //! Arguments of `settle dlq`.
 
-use std::time::SystemTime;
-
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 use settle_core::position::Place;
+
+use super::moment;
 
 /// `settle dlq`
 #[derive(Debug, Args)]
@@ -81,26 +81,4 @@ pub struct Filter {
     /// Failed before
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub until: Option<DateTime<Utc>>,
-}
-
-/// A point in time, or how long ago.
-pub(crate) fn moment(text: &str) -> Result<DateTime<Utc>, String> {
-    if let Ok(moment) = DateTime::parse_from_rfc3339(text) {
-        return Ok(moment.to_utc());
-    }
-    let ago = super::duration(text)
-        .map_err(|_| "a time is as 2026-01-31T12:00:00Z, or how long ago, as 2h or 30m".to_owned())?;
-    SystemTime::now().checked_sub(ago).map(DateTime::from).ok_or_else(|| "too long ago".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_is_a_point_or_how_long_ago() {
-        assert_eq!(moment("2026-01-31T12:00:00+01:00").unwrap().to_rfc3339(), "2026-01-31T11:00:00+00:00");
-        assert!(moment("2h").unwrap() < moment("1h").unwrap());
-        assert!(moment("yesterday").unwrap_err().contains("how long ago"));
-    }
 }

@@ -13,7 +13,7 @@ use settle_core::sink::SinkError;
 use settle_engine::config::Config;
 use settle_engine::dead_letter::{Contents, DeadLetterLog, Entry, Found, Resolution};
 
-use crate::args::dlq::{DlqArgs, DlqCommand, Filter};
+use crate::args::{DlqArgs, DlqCommand, Filter};
 use crate::exit::{self, Exit, fail};
 
 /// Letters that are marked at once.
