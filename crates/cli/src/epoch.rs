@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use settle_core::epoch::Epoch;
-use settle_core::position::{Offset, Partition};
+use settle_core::position::Place;
 use settle_engine::config::Config;
 use settle_engine::epochs::{RecordedEpoch, recorded};
 use settle_engine::inspection;
@@ -41,7 +41,7 @@ async fn list(config: &Config) -> Exit {
     Exit::Done
 }
 
-async fn bump(config: &Config, begins: &[(Partition, Offset)], asked: Option<u64>) -> Exit {
+async fn bump(config: &Config, begins: &[Place], asked: Option<u64>) -> Exit {
     let asked = match asked.map(Epoch::new).transpose() {
         Ok(asked) => asked,
         Err(error) => return fail(Exit::Usage, &error),
@@ -56,7 +56,7 @@ async fn bump(config: &Config, begins: &[(Partition, Offset)], asked: Option<u64
     };
     // All of them are checked before one is recorded.
     let mut new: Vec<(RecordedEpoch, &LogPartition)> = Vec::new();
-    for (partition, offset) in begins {
+    for Place { partition, offset } in begins {
         let Some(found) = log.iter().find(|found| found.partition == *partition) else {
             eprintln!("settle: {partition} is none of the partitions that [source] reads");
             return Exit::Usage;

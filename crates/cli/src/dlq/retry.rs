@@ -7,7 +7,7 @@ use settle_engine::dead_letter::{Contents, DeadLetterLog, Entry, Found, Resoluti
 use settle_engine::pipeline;
 
 use super::{MARKED, hint, listing, matches, print};
-use crate::args::dlq::Filter;
+use crate::args::Filter;
 use crate::exit::{self, Exit};
 
 /// Reasons that are printed.

@@ -15,7 +15,7 @@ use settle_core::holds::Holds;
 use settle_core::key::Key;
 use settle_core::lane::{Fed, Lane, LoneTombstones, Past};
 use settle_core::policy::{Verdict, decide};
-use settle_core::position::{Offset, Partition, Place, TopicId};
+use settle_core::position::{Partition, Place, TopicId};
 use settle_core::sink::{FailureKind, Outcome, PlacedPartition, Places, Sink, SinkError};
 
 use super::Entry;
@@ -119,7 +119,7 @@ impl<'a> Attempt<'a> {
             }
         }
         let together = read.len() > 1 && !read.iter().any(|(_, fed)| is_masked(&fed.event));
-        if together && let Ok(batch) = self.batch(read.iter().map(|(at, fed)| (*at, copied(fed)))) {
+        if together && let Ok(batch) = self.batch(read.iter().map(|(at, fed)| (*at, fed.clone()))) {
             match self.apply(&batch).await {
                 Ok(outcome) => {
                     count(&batch, outcome, retried);
@@ -143,7 +143,7 @@ impl<'a> Attempt<'a> {
                 retried.fates.push((at, Fate::Stays(reason)));
                 continue;
             }
-            let event = copied(&fed).event;
+            let event = fed.event.clone();
             let batch = match self.batch([(at, fed)]) {
                 Ok(batch) => batch,
                 Err(reason) => {
@@ -255,10 +255,6 @@ impl<'a> Attempt<'a> {
     }
 }
 
-fn copied(fed: &Fed) -> Fed {
-    Fed { event: fed.event.clone(), floor: fed.floor.clone(), full: fed.full }
-}
-
 fn is_masked(event: &Event) -> bool {
     matches!(event, Event::Change(change) if !Change::is_whole(change))
 }
@@ -273,14 +269,4 @@ fn count(batch: &Batch, outcome: Outcome, retried: &mut Retried) {
     retried.stale += outcome.stale;
     retried.superseded += tally.superseded + tally.control;
     retried.applied += tally.truncates;
-}
-
-/// The place of a letter, as people write it: `topic:partition:offset`.
-pub fn place(text: &str) -> Result<(Partition, Offset), String> {
-    let parsed = || {
-        let (rest, offset) = text.rsplit_once(':')?;
-        let (topic, number) = rest.rsplit_once(':')?;
-        Some((Partition::new(topic, number.parse().ok()?), offset.parse().ok().filter(|offset| *offset >= 0)?))
-    };
-    parsed().ok_or_else(|| format!("\"{text}\" is not topic:partition:offset"))
 }
