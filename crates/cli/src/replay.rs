@@ -63,6 +63,7 @@ async fn replay(mut config: Config, args: &ReplayArgs) -> Exit {
 async fn spans(config: &Config, args: &ReplayArgs) -> Result<Vec<Span>, Exit> {
     let failed = |error| fail(exit::of_source(&error), &error);
     let log = inspection::survey(config).await.map_err(failed)?;
+    inspection::refuse_made_anew(config, &log).await.map_err(|error| fail(exit::of_run(&error), &error))?;
     if let Some(Place { partition, offset: start }) = &args.from {
         let Some(found) = log.iter().find(|found| found.partition == *partition) else {
             eprintln!("settle: {partition} is none of the partitions that [source] reads");

@@ -245,7 +245,25 @@ async fn a_topic_made_anew(pipeline: Pipeline) {
     let said = pipeline.refuses().await;
     assert!(said.contains(&format!("topic {} was deleted and made anew", pipeline.topic)), "{said}");
     assert!(said.contains(&format!("settle epoch bump {0}:0:0 {0}:1:0", pipeline.topic)), "{said}");
+    // What reads beside the pipeline must not get round that as another group, or as none.
+    let first = format!("{}:0:0", pipeline.topic);
+    let beside: [&[&str]; 4] = [
+        &["prove"],
+        &["prove", "--fresh"],
+        &["replay", "--from", &first],
+        &["replay", "--since", "2000-01-01T00:00:00Z"],
+    ];
+    for args in beside {
+        let refused = pipeline.command(args);
+        assert_eq!(refused.code, 5, "{args:?}: {}", refused.text);
+        assert_eq!(refused.text.lines().last(), Some(said.as_str()), "{args:?}");
+        assert_eq!(pipeline.rows().await, values(100), "{args:?}");
+    }
     pipeline.bump_as_told(&said);
+    for args in [&["prove", "--times", "1"][..], &["replay", "--from", &first]] {
+        let done = pipeline.command(args);
+        assert!(!done.text.contains("made anew"), "{args:?}: {}", done.text);
+    }
     pipeline.run_well(&["--until-end"]);
     assert_eq!(pipeline.rows().await, values(200));
     pipeline.replays_the_same().await;

@@ -17,7 +17,7 @@ use crate::stage::{Report, Stage};
 pub const TABLES: [Table; 5] = [Table::Customers, Table::Orders, Table::OrderItems, Table::Documents, Table::Products];
 
 /// A pipeline as a file says it, but for its destination.
-fn configuration(source: &Source, group: &str, instance: &str) -> String {
+pub(super) fn configuration(source: &Source, group: &str, instance: &str) -> String {
     let topics = TABLES.map(|table| source.topic(table));
     let source = ends::kafka(group, &topics.each_ref().map(|topic| topic.as_str()));
     // Small batches, so that many of them are there to be killed in.
@@ -34,7 +34,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    fn new(name: String, stage: Stage, configuration: &str) -> Self {
+    pub(super) fn new(name: String, stage: Stage, configuration: &str) -> Self {
         stage.configure(configuration);
         Self { name, stage, run: None, reports: Vec::new(), kills: 0 }
     }
@@ -97,7 +97,7 @@ impl Drop for Instance {
 }
 
 /// What a group has committed, summed over its partitions.
-async fn committed(source: &Source, group: &str) -> i64 {
+pub(super) async fn committed(source: &Source, group: &str) -> i64 {
     let mut sum = 0;
     for table in TABLES {
         let places = kafka::committed(group, &source.topic(table)).await;
