@@ -55,11 +55,18 @@ pub async fn recorded(shop: &Shop) -> String {
     topic
 }
 
-/// The recording once more, of which one partition loses all but the last record.
-pub async fn lose_unread(shop: &Shop, topic: &str) {
-    produce(&shop.lines(), topic).await;
-    let ends = kafka::end_offsets(topic, kafka::Isolation::ReadCommitted).await;
-    kafka::delete_records(topic, 2, ends[2] - 1).await;
+/// A pipeline that has settled a topic, then the recording once more, of which retention took all but
+/// the last record of one partition. With topic and group.
+pub async fn settled_before_a_loss() -> (Stage, String, String) {
+    let shop = orders();
+    let topic = recorded(&shop).await;
+    let group = format!("{topic}-group");
+    let stage = kafka_into_sqlite(&[&topic], settle_testkit::services::kafka(), &group);
+    assert_eq!(run_exits(&stage), 0);
+    produce(&shop.lines(), &topic).await;
+    let ends = kafka::end_offsets(&topic, kafka::Isolation::ReadCommitted).await;
+    kafka::delete_records(&topic, 2, ends[2] - 1).await;
+    (stage, topic, group)
 }
 
 /// A port that nobody listens on.
@@ -118,12 +125,7 @@ fn a_source_that_is_away() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn offsets_that_retention_removed() {
-    let shop = orders();
-    let topic = recorded(&shop).await;
-    let group = format!("{topic}-group");
-    let stage = kafka_into_sqlite(&[&topic], settle_testkit::services::kafka(), &group);
-    assert_eq!(run_exits(&stage), 0);
-    lose_unread(&shop, &topic).await;
+    let (stage, topic, group) = settled_before_a_loss().await;
     let folder = stage.folder();
     let names = [
         (group.as_str(), "GROUP"),

@@ -6,7 +6,7 @@ use std::io::Read;
 use settle_testkit::clickhouse::Client;
 use settle_testkit::kafka;
 
-use crate::check::{capture, kafka_into_sqlite, lose_unread, orders, recorded, run_exits, said, write_to};
+use crate::check::{capture, kafka_into_sqlite, orders, recorded, run_exits, said, settled_before_a_loss, write_to};
 use crate::live::produce;
 use crate::shop::fixtures;
 use crate::stage::Stage;
@@ -116,12 +116,7 @@ async fn a_table_that_another_server_fills() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_that_lost_its_offsets_beside_a_destination_that_knows_them() {
-    let shop = orders();
-    let topic = recorded(&shop).await;
-    let group = format!("{topic}-group");
-    let stage = kafka_into_sqlite(&[&topic], settle_testkit::services::kafka(), &group);
-    assert_eq!(run_exits(&stage), 0);
-    lose_unread(&shop, &topic).await;
+    let (stage, topic, group) = settled_before_a_loss().await;
     kafka::delete_group(&group).await;
     let said = said(&stage, &["check"], &[(&topic, "TOPIC")]);
     assert!(said.starts_with("exit 5\n"), "{said}");
