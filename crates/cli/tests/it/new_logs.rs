@@ -171,6 +171,12 @@ async fn a_restored_database(pipeline: Pipeline) {
         assert!(said.contains("the log of s/d began anew") && said.contains("Nothing of it is applied"), "{said}");
         let place = said.rsplit(' ').next().unwrap();
         assert!(place.ends_with(":5"), "where it began: {said}");
+        if partitions.is_empty() {
+            // A mistake: from there on it would be another log, and the run stops where it did.
+            let late = format!("{}:7", place.strip_suffix(":5").unwrap());
+            assert_eq!(pipeline.command(&["epoch", "bump", &late]).code, 0);
+            assert_eq!(pipeline.refuses().await, said);
+        }
         partitions.push(place.to_owned());
         pipeline.bump_as_told(&said);
         if pipeline.run(&["--until-end"]).code == 0 {
@@ -406,7 +412,7 @@ fn an_epoch_that_cannot_begin_there_is_refused_and_nothing_is_recorded() {
     let (code, said) = epoch(&stage, &["bump", "shop.t:0:3", "--epoch", "5"]);
     assert_eq!((code, said.lines().next()), (0, Some("epoch 5 begins at shop.t:0:3")), "{said}");
     assert_eq!(
-        epoch(&stage, &["bump", "shop.t:0:2"]),
+        epoch(&stage, &["bump", "shop.t:0:2", "--epoch", "6"]),
         (
             5,
             "settle: shop.t:0: epoch 6 cannot begin at offset 2: epoch 5 begins at 3, and an epoch begins behind the one \
@@ -414,6 +420,10 @@ fn an_epoch_that_cannot_begin_there_is_refused_and_nothing_is_recorded() {
                 .to_owned()
         )
     );
+    let (code, said) = epoch(&stage, &["bump", "shop.t:0:2"]);
+    assert_eq!((code, said.lines().next()), (0, Some("epoch 5 begins at shop.t:0:2, and not only at 3")), "{said}");
+    let (_, listed) = epoch(&stage, &["ls"]);
+    assert!(listed.starts_with("epoch 5 begins at shop.t:0:2  (topic id ") && listed.lines().count() == 1, "{listed}");
     let (_, said) = epoch(&stage, &["bump", "shop.t:1:0"]);
     assert!(said.starts_with("epoch 5 begins at shop.t:1:0"), "the one that the other partition moved to: {said}");
 }
