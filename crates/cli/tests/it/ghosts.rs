@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use serde_json::json;
 use settle_testkit::clickhouse::Client;
 use settle_testkit::kafka::{self, Record};
-use settle_testkit::services;
 
+use crate::ends::{self, SHORT_SESSION};
 use crate::stage::Stage;
 
 /// A record of partition `id % 2`: op, snapshot mark, `sequence[0]`.
@@ -33,27 +33,12 @@ impl Line {
         kafka::create_topic(&topic, 2, &[]).await;
         let stage = Stage::new();
         let clickhouse = if into_clickhouse { Some(Client::with_fresh_database("ghosts").await) } else { None };
-        let sink = match &clickhouse {
-            None => "kind = \"sqlite\"\npath = \"shop.db\"\n".to_owned(),
-            Some(client) => {
-                stage.write("password", &client.address().password);
-                format!(
-                    "kind = \"clickhouse\"\nurl = \"{}\"\ndatabase = \"{}\"\nuser = \"{}\"\npassword = \"file:{}\"\n",
-                    client.address().url,
-                    client.database(),
-                    client.address().user,
-                    stage.path("password").display()
-                )
-            }
-        };
         let number = if into_clickhouse { "Int64" } else { "INTEGER" };
-        let text = format!(
-            "[source]\nkind = \"kafka\"\nbrokers = \"{}\"\ngroup = \"{topic}\"\ntopics = [\"{topic}\"]\n\
-             [source.properties]\n\"session.timeout.ms\" = 6000\n[sink]\n{sink}\
-             [tables.\"public.t\"]\n{rule}\ncolumns = {{ id = \"{number}\", v = \"{number}\" }}\n",
-            services::kafka()
-        );
-        stage.write("settle.toml", &text);
+        stage.configure(&format!(
+            "{}{SHORT_SESSION}{}[tables.\"public.t\"]\n{rule}\ncolumns = {{ id = \"{number}\", v = \"{number}\" }}\n",
+            ends::kafka(&topic, &[&topic]),
+            ends::sink(&stage, clickhouse.as_ref())
+        ));
         Self { topic, stage, clickhouse }
     }
 
@@ -87,18 +72,7 @@ impl Line {
     }
 
     async fn rows(&self) -> BTreeMap<i64, i64> {
-        match &self.clickhouse {
-            None => {
-                let connection = rusqlite::Connection::open(self.stage.path("shop.db")).unwrap();
-                let mut select = connection.prepare("SELECT id, v FROM t").unwrap();
-                let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-                rows.collect::<Result<_, _>>().unwrap()
-            }
-            Some(client) => {
-                let rows = client.rows("SELECT id, v FROM t_current").await;
-                rows.into_iter().map(|row| (row[0].parse().unwrap(), row[1].parse().unwrap())).collect()
-            }
-        }
+        ends::values(&self.stage, self.clickhouse.as_ref()).await
     }
 }
 
