@@ -13,6 +13,7 @@ mod dead_letters;
 mod faults;
 mod ghosts;
 mod held_rows;
+mod interrupts;
 mod kafka_into_clickhouse;
 mod kills;
 mod live;

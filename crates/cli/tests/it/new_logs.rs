@@ -274,8 +274,12 @@ async fn a_topic_made_anew(pipeline: Pipeline) {
     assert!(said.contains(&format!("settle epoch bump {0}:0:0 {0}:1:0", pipeline.topic)), "{said}");
     // What reads beside the pipeline must not get round that as another group, or as none.
     let first = format!("{}:0:0", pipeline.topic);
-    let beside: [&[&str]; 4] =
-        [&["prove"], &["prove", "--fresh"], &["replay", "--from", &first], &["replay", "--since", "2000-01-01T00:00:00Z"]];
+    let beside: [&[&str]; 4] = [
+        &["prove"],
+        &["prove", "--fresh"],
+        &["replay", "--from", &first],
+        &["replay", "--since", "2000-01-01T00:00:00Z"],
+    ];
     for args in beside {
         let refused = pipeline.command(args);
         assert_eq!(refused.code, 5, "{args:?}: {}", refused.text);

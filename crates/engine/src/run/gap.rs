@@ -29,7 +29,11 @@ pub(crate) fn refuse(assignments: &[Assignment], places: &Places, group: &GroupO
 /// Refuses topics of which the group had offsets in another incarnation, where no epoch says that this
 /// one is new. Kafka deletes a group's offsets with a topic, so the destination alone remembers.
 /// `places` are those of the pipeline's own group, also for a pass that is another's.
-pub(crate) fn refuse_made_anew(parts: &[PlacedPartition], places: &Places, group: &GroupOffsets) -> Result<(), RunError> {
+pub(crate) fn refuse_made_anew(
+    parts: &[PlacedPartition],
+    places: &Places,
+    group: &GroupOffsets,
+) -> Result<(), RunError> {
     // A capture is a log of its own each time.
     if group.move_command.is_none() {
         return Ok(());
