@@ -4,7 +4,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use settle_core::policy::{Verdict, decide};
-use settle_core::sink::SinkError;
+use settle_core::sink::{FailureKind, SinkError};
 pub use settle_engine::finding::chain;
 use settle_engine::run::RunError;
 use settle_engine::scan::ScanError;
@@ -62,6 +62,9 @@ pub fn of_source(error: &SourceError) -> Exit {
 
 /// The code of a failure at the sink.
 pub fn of_sink(error: &SinkError) -> Exit {
+    if error.kind == FailureKind::Fenced {
+        return Exit::Fenced;
+    }
     match decide(error.kind) {
         Verdict::Retry | Verdict::Pause => Exit::SinkUnreachable,
         Verdict::Isolate | Verdict::Stop => Exit::Contract,

@@ -46,6 +46,7 @@ pub(crate) fn human(report: &Report, guarantee: Guarantee) -> String {
     line("retries", report.retries, "of batches");
     line("revoked", report.revoked, "partitions");
     line("lost", report.lost, "partitions");
+    line("fenced", report.fenced, "partitions: another instance had taken them");
     let balance =
         if report.balances() { "every record is in exactly one place" } else { "THE COUNTERS DO NOT BALANCE" };
     let seconds = report.elapsed_ms / 1000;
