@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use settle_core::batch::Batch;
 use settle_core::position::Partition;
-use settle_core::sink::{Pending, PlacedPartition, Seen};
+use settle_core::sink::{Guarantee, Pending, PlacedPartition, Seen};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -39,6 +39,8 @@ pub async fn run(
     let destination = destination.into();
     let mut line = Line::new(options.limits, options.lone_tombstones, options.max_messages, target);
     line.sets_aside = destination.dead_letters.is_some();
+    // What is read beside the pipeline is nobody's progress.
+    let keeps_places = destination.sink.guarantee() == Guarantee::Atomic && !options.beside;
     let writer = tokio::spawn(writer::write(destination, order_queue, proof_sender, show.pause, patience));
     let store: Arc<dyn OffsetStore> = source.offsets.into();
     let mut run = Run {
@@ -46,6 +48,7 @@ pub async fn run(
         passing: Passing::new(store.clone()),
         finishing: Vec::new(),
         commits: Commits::new(store),
+        keeps_places,
         group: source.group,
         known_to_sink: BTreeMap::new(),
         events: source.events,
@@ -96,6 +99,8 @@ pub(super) struct Run {
     pub(super) passing: Passing,
     /// What the destination is doing of that.
     pub(super) finishing: Vec<oneshot::Receiver<u64>>,
+    /// The destination says how far it has the group's records, and is not behind the group.
+    pub(super) keeps_places: bool,
     /// Where the group's offsets are kept.
     pub(super) group: GroupOffsets,
     /// Partitions held or once held; true where the destination knows that the group has offsets.
@@ -383,7 +388,7 @@ impl Run {
             self.settle(Some(applied))?;
         }
         self.contested.resolve(parts.iter().map(|part| &part.partition));
-        gap::refuse(&assignments, &places, &self.group)?;
+        gap::refuse(&assignments, &places, &self.group, self.keeps_places)?;
         for pending in places.pending.iter().filter(|_| !self.options.beside) {
             self.passing.wait_for(pending.clone());
         }
