@@ -48,6 +48,7 @@ pub(crate) fn human(report: &Report, guarantee: Guarantee) -> String {
     line("retries", report.retries, "of batches");
     line("revoked", report.revoked, "partitions");
     line("lost", report.lost, "partitions");
+    line("fenced", report.fenced, "partitions: another instance had taken them");
     for table in &report.possible_ghosts {
         let _ = writeln!(text, "  possible ghosts in {table}: a full snapshot behind a gap");
     }

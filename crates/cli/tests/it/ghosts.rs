@@ -112,12 +112,12 @@ async fn what_reads_beside_the_pipeline_sweeps_nothing() {
     let stage = captured(records);
     // The snapshot is read to its last row, and the pipeline stops before the end of the log.
     stage.run(&["--max-messages", &all.to_string()]);
-    let before = values(&stage, None).await;
+    let before = ends::values(&stage, None).await;
     assert!(before.contains_key(&2) && before.contains_key(&3), "the sweep waits: {before:?}");
     for args in [&["prove", "--times", "1"][..], &["replay", "--from", "ghosts:0:0"]] {
         let output = stage.settle(args).output().unwrap();
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        let rows = values(&stage, None).await;
+        let rows = ends::values(&stage, None).await;
         assert!(rows.contains_key(&2) && rows.contains_key(&3), "{args:?}: {rows:?}");
     }
     let output = stage.output(&["--until-end"]);
