@@ -2,5 +2,6 @@
 
 pub mod clickhouse;
 pub mod plan;
+pub(crate) mod sql;
 pub mod sqlite;
 mod unsent;
