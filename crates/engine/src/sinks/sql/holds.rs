@@ -56,6 +56,18 @@ pub(crate) async fn read(session: &mut impl Session, parts: &[PlacedPartition]) 
     Ok(holds)
 }
 
+/// How many rows of a topic are held, in whichever partition.
+pub(super) async fn count(session: &mut impl Session, topic_id: TopicId) -> Outcome<u64> {
+    let sql = of_kind(session.dialect(), &["subject"]);
+    let mut held = 0;
+    for row in session.query(READ, &sql, &[KIND.into()]).await? {
+        let (id, _, _): (String, i32, String) =
+            serde_json::from_str(&Cells::of(READ, row).text()?).map_err(|_| unreadable())?;
+        held += u64::from(id == topic_id.0.to_string());
+    }
+    Ok(held)
+}
+
 fn unreadable() -> SinkError {
     contract(READ, "a row of kind \"held\" is not of the form this program writes; restore the database from a backup")
 }

@@ -18,11 +18,13 @@ pub(crate) async fn read(session: &mut impl Session, group: &str, parts: &[Place
     })
 }
 
-/// What is known of these partitions, whichever group reads them.
-pub(crate) async fn read_of_nobody(session: &mut impl Session, parts: &[PlacedPartition]) -> Outcome<Places> {
+/// The same of a destination that is only looked at: how far its rows are, and what waits, is the
+/// run's to know.
+pub(crate) async fn look(session: &mut impl Session, group: &str, parts: &[PlacedPartition]) -> Outcome<Places> {
     Ok(Places {
         floors: meta::floors(session, parts).await?,
         epochs: placed(&standings::epochs(session).await?, parts),
+        written: standings::of_group(session, group, parts).await?,
         ..Places::default()
     })
 }

@@ -11,11 +11,12 @@ use settle_core::sink::{Pending, PlacedPartition, Seen, Sweep};
 use settle_core::version::Version;
 use uuid::Uuid;
 
-use super::claims;
 use super::dialect::{Dialect, Lock};
 use super::meta::{Line, READ, WRITE, is_subject, of_kind, put, subject_value, table};
 use super::session::{Cells, Outcome, Session, contract};
+use super::{claims, holds};
 use crate::config::target::{Deletes, OnResnapshot, Target};
+use crate::sinks::held::not_swept;
 use crate::sinks::plan::Plan;
 
 /// Remembers what was seen of a snapshot until its sweep is done.
@@ -72,7 +73,13 @@ pub(crate) async fn is_due(
         let place = [kind(seen).into(), subject_value(dialect, &subject), sweep.below.hi_signed().into()];
         all &= session.execute(WRITE, &sql, &place).await? > 0;
     }
-    Ok(all && target.on_resnapshot(&sweep.table) == OnResnapshot::Sweep)
+    if !all || target.on_resnapshot(&sweep.table) != OnResnapshot::Sweep {
+        return Ok(false);
+    }
+    match holds::count(session, topic_id).await? {
+        0 => Ok(true),
+        held => Err(not_swept(&format!("sweep ghosts from table \"{}\"", target.table_name(&sweep.table)), held)),
+    }
 }
 
 /// A table that is swept, as it is in the destination.

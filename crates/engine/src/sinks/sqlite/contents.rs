@@ -424,7 +424,7 @@ impl Contents for SqliteContents {
         Box::pin(async move {
             blocking(|| {
                 let places = self.looking(|connection| match has_meta(connection)? {
-                    true => at_once(places::read_of_nobody(&mut Attached(connection), parts)),
+                    true => at_once(places::look(&mut Attached(connection), &self.config.group, parts)),
                     false => Ok(Places::default()),
                 })?;
                 Ok(places.unwrap_or_default())
