@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 pub use settle_core::causes::chain;
 use settle_core::policy::{Verdict, decide};
-use settle_core::sink::SinkError;
+use settle_core::sink::{FailureKind, SinkError};
 use settle_engine::config::Config;
 use settle_engine::run::RunError;
 use settle_engine::scan::ScanError;
@@ -64,6 +64,9 @@ pub fn of_source(error: &SourceError) -> Exit {
 
 /// The code of a failure at the sink.
 pub fn of_sink(error: &SinkError) -> Exit {
+    if error.kind == FailureKind::Fenced {
+        return Exit::Fenced;
+    }
     match decide(error.kind) {
         Verdict::Retry | Verdict::Pause => Exit::SinkUnreachable,
         Verdict::Isolate | Verdict::Stop => Exit::Contract,

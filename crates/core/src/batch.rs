@@ -26,6 +26,8 @@ pub struct Batch {
     pub(crate) truncates: Vec<Truncate>,
     pub(crate) floors: Vec<(Partition, Floor)>,
     pub(crate) spans: Vec<Span>,
+    /// Beside each span: its control records.
+    pub(crate) controls: Vec<u64>,
     pub(crate) dead: Vec<DeadLetter>,
     pub(crate) holds: Vec<HoldNote>,
     pub(crate) tally: Tally,
@@ -38,6 +40,7 @@ impl Batch {
     #[must_use]
     pub fn without_spans(mut self) -> Self {
         self.spans.clear();
+        self.controls.clear();
         self
     }
 

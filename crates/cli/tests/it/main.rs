@@ -14,6 +14,7 @@ mod ends;
 mod faults;
 mod ghosts;
 mod held_rows;
+mod interrupts;
 mod kafka_into_clickhouse;
 mod kills;
 mod live;

@@ -67,7 +67,7 @@ impl<'a> Run<'a> {
             }
         };
         while let Some(piece) = pieces.next_piece().unwrap() {
-            assert_eq!(piece.spans(), [], "a piece proves nothing");
+            assert!(piece.spans().iter().all(|span| span.start == span.end), "a piece proves nothing");
             match self.destination.apply(&piece) {
                 Ok(proof) => pieces.applied(&piece, proof.outcome),
                 Err(error) => pieces.refused(piece, &error),

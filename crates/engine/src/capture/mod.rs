@@ -325,6 +325,7 @@ impl<'a, 'd> Reader<'a, 'd> {
             partition,
             topic_id: Some(topic_id),
             start,
+            begins: record.offset,
             resumed,
             standing,
             partitions: 0,

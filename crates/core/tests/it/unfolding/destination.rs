@@ -78,7 +78,8 @@ impl Destination {
             }
         }
         for span in batch.spans() {
-            self.offsets.insert(span.partition.clone(), span.end);
+            let next = self.offsets.entry(span.partition.clone()).or_default();
+            *next = span.end.max(*next);
         }
         Ok(Durable::mint(batch, outcome))
     }
