@@ -5,9 +5,11 @@
 //! are made safe, and only what is left of it, with the spans, proves anything. Partitions that
 //! another instance has are taken out of it, wherever on this way the destination says so.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use settle_core::batch::Batch;
+use settle_core::dead_letter::DeadLetter;
 use settle_core::holds::Holds;
 use settle_core::policy::{Verdict, decide};
 use settle_core::position::{Partition, TopicId};
@@ -55,7 +57,8 @@ pub(super) async fn write(
     let Destination { sink, dead_letters, skips } = destination;
     let burial = dead_letters.map(|(store, limit)| Burial::new(store, limit));
     let holds = if skips { Holds::unnoted() } else { Holds::default() };
-    let mut writer = Writer { sink, burial, holds, topic_ids: HashMap::new(), fences: Fences::default() };
+    let (topic_ids, without_key, fences) = (HashMap::new(), BTreeSet::new(), Fences::default());
+    let mut writer = Writer { sink, burial, holds, topic_ids, without_key, fences };
     while let Some(order) = orders.recv().await {
         let mut attempts = Attempts::new(patience, &pause);
         match order {
@@ -112,6 +115,8 @@ struct Writer {
     burial: Option<Burial>,
     holds: Holds,
     topic_ids: HashMap<Partition, TopicId>,
+    /// Topics with a dead letter of which nobody knows the row.
+    without_key: BTreeSet<Arc<str>>,
     fences: Fences,
 }
 
@@ -145,6 +150,16 @@ impl Writer {
     }
 
     async fn finish(&mut self, pending: &Pending, attempts: &mut Attempts<'_>) -> Result<u64, SinkError> {
+        if let Pending::Sweep(_, sweep) = pending
+            && self.without_key.contains(&sweep.topic)
+        {
+            let context = format!(
+                "a dead letter of topic {} has no key that could be read: the source may have its row still; have the \
+                 connector take the snapshot once more, and compare with the source",
+                sweep.topic
+            );
+            return Err(SinkError::new(FailureKind::Contract, format!("sweep ghosts of {}", sweep.table), context));
+        }
         loop {
             match self.sink.finish(pending).await {
                 Ok(rows) => return Ok(rows),
@@ -161,8 +176,12 @@ impl Writer {
         attempts: &mut Attempts<'_>,
         buried: &mut Buried,
     ) -> Result<(Box<Batch>, Durable), RunError> {
-        let Self { sink, burial, holds, topic_ids, fences } = self;
+        let Self { sink, burial, holds, topic_ids, without_key, fences } = self;
         batch.withdraw(&fences.known_in(&batch))?;
+        let mut note_keys = |letters: &[DeadLetter]| {
+            let nameless = letters.iter().filter(|letter| letter.key.is_none());
+            without_key.extend(nameless.map(|letter| letter.record.partition.topic.clone()));
+        };
         if let Some(burial) = burial {
             burial.read(batch.tally().read);
         }
@@ -177,6 +196,7 @@ impl Writer {
                     letters = batch.withdraw_with(letters, &gone)?;
                     holds.forget(&gone);
                 }
+                note_keys(&letters);
                 if let Some(burial) = burial {
                     burial.write(letters, topic_ids, attempts, buried).await?;
                 }
@@ -217,6 +237,7 @@ impl Writer {
             pieces.withdraw(None, &gone);
         }
         let (letters, mut rest) = pieces.finish();
+        note_keys(&letters);
         burial.write(letters, topic_ids, attempts, buried).await?;
         loop {
             match apply(sink, &rest, attempts).await {

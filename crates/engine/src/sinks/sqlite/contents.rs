@@ -425,7 +425,8 @@ impl Contents for SqliteContents {
                 let places = self.looking(|connection| match has_meta(connection)? {
                     true => {
                         let epochs = placed(&standings::epochs(connection)?, parts);
-                        Ok(Places { floors: meta::floors(connection, parts)?, epochs, ..Places::default() })
+                        let written = standings::of_group(connection, &self.config.group, parts)?;
+                        Ok(Places { floors: meta::floors(connection, parts)?, epochs, written, ..Places::default() })
                     }
                     false => Ok(Places::default()),
                 })?;

@@ -12,9 +12,11 @@ use settle_core::version::Version;
 use uuid::Uuid;
 
 use super::failure::{During, Outcome, contract};
+use super::holds;
 use super::name::{list, quoted, same, tombstones};
 use super::table::describe;
 use crate::config::target::{Deletes, OnResnapshot, Target};
+use crate::sinks::held::not_swept;
 use crate::sinks::plan::Plan;
 
 /// Remembers what was seen of a snapshot until its sweep is done.
@@ -74,6 +76,10 @@ pub(super) fn sweep(connection: &Connection, target: &Target, topic_id: TopicId,
     }
     let plan = Plan::of(target, &sweep.table, Deletes::Hard);
     let operation = || format!("sweep ghosts from table \"{}\"", plan.table);
+    let held = holds::count(connection, topic_id)?;
+    if held > 0 {
+        return Err(not_swept(&operation(), held));
+    }
     let swept = match describe(connection, &plan.table, |column| plan.declared_type(column))? {
         None => 0,
         Some(table) => {
