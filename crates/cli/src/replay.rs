@@ -54,7 +54,7 @@ async fn replay(mut config: Config, args: &ReplayArgs) -> Exit {
         ..Options::default()
     };
     let ended = run::flow(config.clone(), source, options, args.report).await;
-    if let Err(error) = inspection::forget_places(&config, &group) {
+    if let Err(error) = inspection::forget_places(&config, &group).await {
         eprintln!("settle: places of the replay are left in the destination: {}", exit::chain(&error));
     }
     ended

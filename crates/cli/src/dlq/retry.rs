@@ -4,11 +4,12 @@ use settle_core::sink::SinkError;
 use settle_engine::config::Config;
 use settle_engine::dead_letter::retry::{Fate, Retried, retry};
 use settle_engine::dead_letter::{Contents, DeadLetterLog, Entry, Found, Resolution};
-use settle_engine::pipeline;
+use settle_engine::{inspection, pipeline};
 
 use super::{MARKED, hint, listing, matches, print};
 use crate::args::Filter;
 use crate::exit::{self, Exit};
+use crate::prove::throwaway;
 
 /// Reasons that are printed.
 const LISTED: usize = 20;
@@ -34,11 +35,18 @@ pub(super) async fn run(
         print("would be retried\n");
         return Ok(Exit::Done);
     }
-    let mut sink = pipeline::sink(config)?;
+    // Who opens partitions fences whoever of its group opened them before: not the pipeline that runs.
+    let mut beside = config.clone();
+    beside.source.group = throwaway(&config.source.group, "retry", 1);
+    let mut sink = pipeline::sink(&beside)?;
     let (retried, error) = match retry(&mut *sink, letters, &meant).await {
         Ok(retried) => (retried, None),
         Err((retried, error)) => (retried, Some(error)),
     };
+    drop(sink);
+    if let Err(error) = inspection::forget_places(&beside, &beside.source.group).await {
+        eprintln!("settle: places of the retry are left in the destination: {}", exit::chain(&error));
+    }
     let is_settled = |(_, fate): &&(usize, Fate)| matches!(fate, Fate::Settled);
     let settled: Vec<&Entry> = retried.fates.iter().filter(is_settled).map(|(at, _)| &letters[*at].entry).collect();
     for settled in settled.chunks(MARKED) {

@@ -3,5 +3,6 @@
 pub mod clickhouse;
 mod held;
 pub mod plan;
+pub(crate) mod sql;
 pub mod sqlite;
 mod unsent;
