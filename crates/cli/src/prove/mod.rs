@@ -8,7 +8,7 @@
 mod fresh;
 mod looks;
 mod observer;
-pub(crate) mod pass;
+mod pass;
 mod since;
 mod text;
 
@@ -31,6 +31,7 @@ use crate::exit::{self, Exit, fail};
 use crate::run::listen;
 use looks::Compared;
 use observer::{Observed, Observer, Watched};
+use pass::Into;
 use since::{Since, SinceError};
 
 /// What was compared of one table.
@@ -58,6 +59,7 @@ async fn prove(config: &Config, args: &ProveArgs) -> Result<Exit, Exit> {
     listen(stopper).map_err(|error| fail(Exit::Bug, &error))?;
     refuse_without_guard(config, "prove")?;
     let log = inspection::survey(config).await.map_err(|error| fail(exit::of_source(&error), &error))?;
+    inspection::refuse_made_anew(config, &log).await.map_err(|error| fail(exit::of_run(&error), &error))?;
     let ends: Ends = log.iter().map(|part| (part.partition.clone(), part.settled())).collect();
     print!("{}", text::log(&log, &config.source.group));
     if args.fresh {
@@ -87,7 +89,7 @@ async fn replay(
     let sink = pipeline::sink(&as_another).map_err(|error| fail(exit::of_sink(&error), &error))?;
     let guarantee = sink.guarantee();
     let sink = Box::new(Observed { sink, observer: observer.clone() });
-    let ended = pass::replay(&as_another, ends, sink, shutdown.clone()).await?;
+    let ended = pass::replay(&as_another, ends, Into::Live(sink), shutdown.clone()).await?;
     let report = finished(ended)?;
     println!("\nreplay {number} of {times}, as a new group:{}", text::tally(&report.tally, guarantee));
     let mut observer = observer.lock().await;

@@ -6,7 +6,9 @@
 mod attempts;
 mod burial;
 mod commits;
+mod contested;
 mod drain;
+mod fences;
 mod flow;
 mod gap;
 mod ghosts;
@@ -15,6 +17,7 @@ mod owners;
 mod passed;
 pub mod progress;
 mod report;
+mod rules;
 mod writer;
 
 use std::time::Duration;
@@ -27,7 +30,7 @@ use settle_core::sink::{Sink, SinkError};
 
 pub use burial::TooMany;
 pub use flow::run;
-pub(crate) use gap::refuse as refuse_gap;
+pub(crate) use gap::{refuse as refuse_gap, refuse_made_anew};
 pub(crate) use owners::Owners;
 pub use report::{End, Report};
 

@@ -112,9 +112,9 @@ async fn stalled(stand: &dyn Stand, deletes: Deletes) -> Stalled {
 fn is_fenced(error: &SinkError, partitions: &[i32]) {
     assert_eq!(error.kind, FailureKind::Fenced, "{error}");
     let wanted: Vec<Partition> = partitions.iter().map(|n| Partition::new("srv.public.items", *n)).collect();
-    let mut told = error.fenced.clone();
+    let mut told = error.fenced.to_vec();
     told.sort();
-    assert_eq!(told, wanted, "{error}");
+    assert_eq!(told.to_vec(), wanted, "{error}");
 }
 
 pub(in crate::suite) async fn a_zombie_is_fenced(stand: &dyn Stand) {
