@@ -218,14 +218,14 @@ pub(in crate::suite) async fn two_groups_write_one_destination(stand: &dyn Stand
         }
     }
     scene.check("both at work").await;
-    let standing = scene.run_as("another").await;
-    scene.check_offsets(&standing, [12, 12, 11]);
+    two = scene.run_as("another").await;
+    scene.check_offsets(&two, [12, 12, 11]);
     for batch in behind {
         scene.deliver(&mut two, batch.iter().copied()).await;
     }
     scene.check("both at the end").await;
-    let standing = scene.run().await;
-    scene.check_offsets(&standing, [20, 20, 20]);
+    one = scene.run().await;
+    scene.check_offsets(&one, [20, 20, 20]);
 }
 
 /// A partition changes hands while the one before is in the middle of its batches: either finishes its batch
