@@ -63,17 +63,9 @@ impl Pipeline {
         Said { code: output.status.code().unwrap(), text, report: Some(report(&output)) }
     }
 
-<<<<<<< HEAD
     pub fn command(&self, args: &[&str]) -> Said {
-        let output = self.stage.settle(args).output().unwrap();
-        let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
-        text.push_str(&String::from_utf8_lossy(&output.stderr));
-        Said { code: output.status.code().unwrap(), text, report: None }
-=======
-    fn command(&self, args: &[&str]) -> Said {
         let (code, text) = self.stage.said(args);
         Said { code, text, report: None }
->>>>>>> integrate
     }
 
     /// Runs to the end; panics with what it said if that fails.
@@ -108,25 +100,8 @@ impl Pipeline {
     }
 
     /// The values of the current rows.
-<<<<<<< HEAD
     pub async fn rows(&self) -> BTreeMap<i64, i64> {
-        let Some(client) = &self.clickhouse else {
-            let connection = rusqlite::Connection::open(self.stage.path("shop.db")).unwrap();
-            let Ok(mut select) = connection.prepare("SELECT id, v FROM t") else { return BTreeMap::new() };
-            let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-            return rows.collect::<Result<_, _>>().unwrap();
-        };
-        if client.number("SELECT count() FROM system.tables WHERE database = currentDatabase() AND name = 't'").await
-            == 0
-        {
-            return BTreeMap::new();
-        }
-        let rows = client.rows("SELECT id, v FROM t_current").await;
-        rows.into_iter().map(|row| (row[0].parse().unwrap(), row[1].parse().unwrap())).collect()
-=======
-    async fn rows(&self) -> BTreeMap<i64, i64> {
         ends::values(&self.stage, self.clickhouse.as_ref()).await
->>>>>>> integrate
     }
 
     pub async fn committed(&self) -> Vec<Option<i64>> {
