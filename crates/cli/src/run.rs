@@ -24,17 +24,15 @@ pub(crate) const DRAIN: Duration = Duration::from_secs(30);
 
 /// Runs the pipeline and prints its report.
 pub fn execute(path: &Path, args: &RunArgs) -> Exit {
-    let mut config = match Config::load(path) {
-        Ok(config) => config,
-        Err(error) => return fail(Exit::Usage, &error),
-    };
-    if let Some(group) = &args.group
-        && let Err(problem) = config.source.set_group(group)
-    {
-        eprintln!("settle: --{problem}");
-        return Exit::Usage;
-    }
-    exit::block_on(run(config, args)).unwrap_or_else(|error| fail(Exit::Bug, &error))
+    exit::by_config(path, async |mut config| {
+        if let Some(group) = &args.group
+            && let Err(problem) = config.source.set_group(group)
+        {
+            eprintln!("settle: --{problem}");
+            return Exit::Usage;
+        }
+        run(config, args).await
+    })
 }
 
 async fn run(config: Config, args: &RunArgs) -> Exit {

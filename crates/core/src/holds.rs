@@ -59,7 +59,7 @@ pub enum HoldState {
 }
 
 /// The holds of the partitions that are written here, and what changed since it was last noted.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holds {
     rows: HashMap<Partition, HashMap<Key, Held>>,
     notes: BTreeMap<(Partition, Key), HoldState>,
@@ -123,14 +123,30 @@ impl Holds {
         Some(follows)
     }
 
-    /// The row's dead letters were applied after all: what the destination holds is right again.
-    pub fn release(&mut self, partition: &Partition, key: &Key) {
+    /// Another instance has these partitions: what it holds of them is its own, and nothing is noted.
+    pub fn forget(&mut self, partitions: &[Partition]) {
+        self.rows.retain(|partition, _| !partitions.contains(partition));
+        self.notes.retain(|(partition, _), _| !partitions.contains(partition));
+    }
+
+    /// The row's dead letters up to `last` were applied after all: what the destination holds is right
+    /// again, unless there are later ones.
+    pub fn release(&mut self, partition: &Partition, key: &Key, last: Offset) {
         let Some(rows) = self.rows.get_mut(partition) else { return };
-        let Some(held) = rows.remove(key) else { return };
+        if rows.get(key).is_none_or(|held| held.last > last) {
+            return;
+        }
+        rows.remove(key);
         if rows.is_empty() {
             self.rows.remove(partition);
         }
-        self.notes.insert((partition.clone(), key.clone()), HoldState::Lifted(held.last + 1));
+        // A letter that came in meanwhile is behind it, and keeps its hold.
+        self.notes.insert((partition.clone(), key.clone()), HoldState::Lifted(last + 1));
+    }
+
+    /// The dead letters that a row is held for.
+    pub fn of(&self, partition: &Partition, key: &Key) -> Option<Held> {
+        self.rows.get(partition).and_then(|rows| rows.get(key)).copied()
     }
 
     /// What changed since the last time.

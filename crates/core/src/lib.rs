@@ -7,6 +7,7 @@
 //! `policy`.
 
 pub mod batch;
+pub mod causes;
 pub mod change;
 pub mod columns;
 pub mod dead_letter;
@@ -34,6 +35,7 @@ pub mod truncate;
 pub mod unfold;
 pub mod value;
 pub mod version;
+pub mod withdrawal;
 
 #[cfg(test)]
 extern crate self as settle_core;

@@ -158,12 +158,12 @@ pub async fn forget_group(config: &Config, group: &str) -> Result<(), ForgetErro
         Reads::Kafka(kafka) => kafka::delete_group(kafka, group).await?,
         Reads::Capture(capture) => capture::forget_group(&capture, group)?,
     }
-    forget_places(config, group)?;
+    forget_places(config, group).await?;
     Ok(())
 }
 
 /// Removes what a group left in the destination.
-pub fn forget_places(config: &Config, group: &str) -> Result<(), SinkError> {
+pub async fn forget_places(config: &Config, group: &str) -> Result<(), SinkError> {
     match writes(config) {
         Writes::ClickHouse(_) => Ok(()),
         Writes::Sqlite(sqlite) => sqlite::scratch::forget_group(&sqlite, group),

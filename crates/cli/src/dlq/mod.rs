@@ -8,11 +8,12 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::Path;
 
 use settle_core::dead_letter::ErrorClass;
+use settle_core::position::Place;
 use settle_core::sink::SinkError;
 use settle_engine::config::Config;
 use settle_engine::dead_letter::{Contents, DeadLetterLog, Entry, Found, Resolution};
 
-use crate::args::dlq::{DlqArgs, DlqCommand, Filter};
+use crate::args::{DlqArgs, DlqCommand, Filter};
 use crate::exit::{self, Exit, fail};
 
 /// Letters that are marked at once.
@@ -22,25 +23,23 @@ const LISTED: usize = 50;
 
 /// Runs one of its commands.
 pub fn execute(path: &Path, args: &DlqArgs) -> Exit {
-    let mut config = match Config::load(path) {
-        Ok(config) => config,
-        Err(error) => return fail(Exit::Usage, &error),
-    };
-    if let Some(group) = &args.group
-        && let Err(problem) = config.source.set_group(group)
-    {
-        eprintln!("settle: --group: {problem}");
-        return Exit::Usage;
-    }
-    let Some(dlq) = &config.dlq else {
-        eprintln!(
-            "settle: {} has no [dlq]: name a topic or a path in it, and a run sets aside what it cannot apply",
-            path.display()
-        );
-        return Exit::Usage;
-    };
-    let log = DeadLetterLog::new(dlq, &config.source.group);
-    exit::block_on(run(&config, log, args)).unwrap_or_else(|error| fail(Exit::Bug, &error))
+    exit::by_config(path, async |mut config| {
+        if let Some(group) = &args.group
+            && let Err(problem) = config.source.set_group(group)
+        {
+            eprintln!("settle: --group: {problem}");
+            return Exit::Usage;
+        }
+        let Some(dlq) = &config.dlq else {
+            eprintln!(
+                "settle: {} has no [dlq]: name a topic or a path in it, and a run sets aside what it cannot apply",
+                path.display()
+            );
+            return Exit::Usage;
+        };
+        let log = DeadLetterLog::new(dlq, &config.source.group);
+        run(&config, log, args).await
+    })
 }
 
 async fn run(config: &Config, mut log: DeadLetterLog, args: &DlqArgs) -> Exit {
@@ -106,8 +105,7 @@ fn selected<'a>(contents: &'a Contents, filter: &Filter, resolved_too: bool) -> 
 
 fn matches(filter: &Filter, entry: &Entry) -> bool {
     let record = &entry.record;
-    let is_named = |(partition, offset): &(_, _)| *partition == record.partition && *offset == record.offset;
-    (filter.origins.is_empty() || filter.origins.iter().any(is_named))
+    (filter.origins.is_empty() || filter.origins.contains(&record.place()))
         && filter.class.as_ref().is_none_or(|class| *class == entry.class)
         && filter.table.as_ref().is_none_or(|table| entry.table.as_ref() == Some(table))
         && filter.topic.as_ref().is_none_or(|topic| **topic == *record.partition.topic)
@@ -115,11 +113,10 @@ fn matches(filter: &Filter, entry: &Entry) -> bool {
         && filter.until.is_none_or(|until| entry.failed_at < until)
 }
 
-fn show(contents: &Contents, (partition, offset): &crate::args::dlq::Place) -> Exit {
-    let here = |found: &&Found| found.entry.record.partition == *partition && found.entry.record.offset == *offset;
-    let found: Vec<&Found> = contents.letters.iter().filter(here).collect();
+fn show(contents: &Contents, origin: &Place) -> Exit {
+    let found: Vec<&Found> = contents.letters.iter().filter(|found| found.entry.record.place() == *origin).collect();
     if found.is_empty() {
-        eprintln!("settle: no dead letter comes from {partition}:{offset}; `settle dlq ls --all` lists them");
+        eprintln!("settle: no dead letter comes from {origin}; `settle dlq ls --all` lists them");
         return Exit::Contract;
     }
     // More than one where the topic was made anew.

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use serde_json::json;
 use settle_testkit::clickhouse::Client;
 use settle_testkit::kafka::{self, Record};
-use settle_testkit::services;
 
+use crate::ends::{self, SHORT_SESSION};
 use crate::stage::Stage;
 
 /// A record of partition `id % 2`: op, snapshot mark, `sequence[0]`.
@@ -50,27 +50,12 @@ impl Line {
         kafka::create_topic(&topic, 2, &[]).await;
         let stage = Stage::new();
         let clickhouse = if into_clickhouse { Some(Client::with_fresh_database("ghosts").await) } else { None };
-        let sink = match &clickhouse {
-            None => "kind = \"sqlite\"\npath = \"shop.db\"\n".to_owned(),
-            Some(client) => {
-                stage.write("password", &client.address().password);
-                format!(
-                    "kind = \"clickhouse\"\nurl = \"{}\"\ndatabase = \"{}\"\nuser = \"{}\"\npassword = \"file:{}\"\n",
-                    client.address().url,
-                    client.database(),
-                    client.address().user,
-                    stage.path("password").display()
-                )
-            }
-        };
         let number = if into_clickhouse { "Int64" } else { "INTEGER" };
-        let text = format!(
-            "[source]\nkind = \"kafka\"\nbrokers = \"{}\"\ngroup = \"{topic}\"\ntopics = [\"{topic}\"]\n\
-             [source.properties]\n\"session.timeout.ms\" = 6000\n[sink]\n{sink}\
-             [tables.\"public.t\"]\n{rule}\ncolumns = {{ id = \"{number}\", v = \"{number}\" }}\n",
-            services::kafka()
-        );
-        stage.write("settle.toml", &text);
+        stage.configure(&format!(
+            "{}{SHORT_SESSION}{}[tables.\"public.t\"]\n{rule}\ncolumns = {{ id = \"{number}\", v = \"{number}\" }}\n",
+            ends::kafka(&topic, &[&topic]),
+            ends::sink(&stage, clickhouse.as_ref())
+        ));
         Self { topic, stage, clickhouse }
     }
 
@@ -93,21 +78,8 @@ impl Line {
     }
 
     async fn rows(&self) -> BTreeMap<i64, i64> {
-        match &self.clickhouse {
-            None => in_sqlite(&self.stage),
-            Some(client) => {
-                let rows = client.rows("SELECT id, v FROM t_current").await;
-                rows.into_iter().map(|row| (row[0].parse().unwrap(), row[1].parse().unwrap())).collect()
-            }
-        }
+        ends::values(&self.stage, self.clickhouse.as_ref()).await
     }
-}
-
-fn in_sqlite(stage: &Stage) -> BTreeMap<i64, i64> {
-    let connection = rusqlite::Connection::open(stage.path("shop.db")).unwrap();
-    let mut select = connection.prepare("SELECT id, v FROM t").unwrap();
-    let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-    rows.collect::<Result<_, _>>().unwrap()
 }
 
 /// A stage that reads these records from a capture.
@@ -131,8 +103,8 @@ fn captured(records: Vec<Record>) -> Stage {
     stage
 }
 
-#[test]
-fn what_reads_beside_the_pipeline_sweeps_nothing() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_reads_beside_the_pipeline_sweeps_nothing() {
     let mut records = before_the_gap("ghosts");
     records.extend(behind_the_gap("ghosts"));
     let all = records.len();
@@ -140,12 +112,12 @@ fn what_reads_beside_the_pipeline_sweeps_nothing() {
     let stage = captured(records);
     // The snapshot is read to its last row, and the pipeline stops before the end of the log.
     stage.run(&["--max-messages", &all.to_string()]);
-    let before = in_sqlite(&stage);
+    let before = ends::values(&stage, None).await;
     assert!(before.contains_key(&2) && before.contains_key(&3), "the sweep waits: {before:?}");
     for args in [&["prove", "--times", "1"][..], &["replay", "--from", "ghosts:0:0"]] {
         let output = stage.settle(args).output().unwrap();
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        let rows = in_sqlite(&stage);
+        let rows = ends::values(&stage, None).await;
         assert!(rows.contains_key(&2) && rows.contains_key(&3), "{args:?}: {rows:?}");
     }
     let output = stage.output(&["--until-end"]);
@@ -209,5 +181,30 @@ async fn nothing_is_swept_while_a_partition_is_behind_and_a_later_run_does_it() 
         let rows = line.rows().await;
         assert!(!rows.contains_key(&2) && !rows.contains_key(&3), "{rows:?}, {report}");
         assert!(swept <= 2);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_whose_snapshot_record_is_a_dead_letter_is_no_ghost() {
+    for into_clickhouse in [false, true] {
+        let line = Line::new(into_clickhouse, "on_resnapshot = \"sweep\"").await;
+        let config = std::fs::read_to_string(line.stage.path("settle.toml")).unwrap();
+        line.stage.write("settle.toml", &format!("{config}\n[dlq]\npath = \"dead.jsonl\"\n"));
+        line.before_the_gap().await;
+        line.run(&["--until-end"]);
+        // The source has row 2 still, but what the snapshot says of it is torn.
+        let torn = record(&line.topic, 2, "r", "true", None, 500);
+        let payload = torn.payload.as_ref().unwrap();
+        let torn = Record { payload: Some(payload[..payload.len() / 2].to_vec()), ..torn };
+        line.produce(vec![record(&line.topic, 1, "r", "first", None, 500), torn]).await;
+        line.behind_the_gap().await;
+        let report = line.run(&["--until-end"]);
+        assert_eq!((&report["dead_lettered"], &report["swept"]), (&json!(1), &json!(0)), "{report}");
+        assert_eq!(line.rows().await.keys().copied().collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        // Sent once more, whole, it is refreshed; what was put off is done by the next run.
+        line.produce(vec![record(&line.topic, 2, "r", "true", None, 500)]).await;
+        line.run(&["--until-end"]);
+        line.run(&["--until-end"]);
+        assert_eq!(line.rows().await.keys().copied().collect::<Vec<_>>(), [1, 2, 4, 5], "row 3 was the ghost");
     }
 }

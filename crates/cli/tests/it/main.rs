@@ -10,6 +10,7 @@ mod check_agrees;
 mod child;
 mod connector;
 mod dead_letters;
+mod ends;
 mod faults;
 mod ghosts;
 mod held_rows;

@@ -110,6 +110,11 @@ impl Line {
         self.slots.len()
     }
 
+    /// True if the partition is held.
+    pub(super) fn holds(&self, partition: &Partition) -> bool {
+        self.slots.contains_key(partition)
+    }
+
     /// Takes partitions on, with what the destination knows of their places.
     pub(super) fn assign(&mut self, assignments: Vec<Assignment>, places: &Places) {
         for assignment in assignments {

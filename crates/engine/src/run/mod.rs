@@ -6,7 +6,9 @@
 mod attempts;
 mod burial;
 mod commits;
+mod contested;
 mod drain;
+mod fences;
 mod flow;
 mod gap;
 mod ghosts;
