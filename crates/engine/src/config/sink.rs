@@ -53,6 +53,9 @@ impl SinkConfig {
     }
 }
 
+/// SQLite counts these milliseconds in 31 bits.
+const MAX_BUSY_TIMEOUT_MS: u64 = (1 << 31) - 1;
+
 pub(crate) fn check(raw: &raw::Sink, base: &Path) -> Result<SinkConfig, String> {
     let clickhouse_only = [
         ("url", raw.url.is_some()),
@@ -74,7 +77,11 @@ pub(crate) fn check(raw: &raw::Sink, base: &Path) -> Result<SinkConfig, String> 
     }
     if raw.kind == "sqlite" {
         let path = raw.path.as_ref().ok_or("[sink] path is missing: name the database file")?;
-        return Ok(SinkConfig::Sqlite { path: base.join(path), busy_timeout_ms: raw.busy_timeout_ms.unwrap_or(5_000) });
+        let busy_timeout_ms = raw.busy_timeout_ms.unwrap_or(5_000);
+        if busy_timeout_ms > MAX_BUSY_TIMEOUT_MS {
+            return Err(format!("[sink] busy_timeout_ms must be at most {MAX_BUSY_TIMEOUT_MS} (24 days)"));
+        }
+        return Ok(SinkConfig::Sqlite { path: base.join(path), busy_timeout_ms });
     }
     let url = raw.url.clone().ok_or("[sink] url is missing, as \"http://127.0.0.1:8123\"")?;
     if !url.starts_with("http://") && !url.starts_with("https://") {
