@@ -42,6 +42,7 @@ pub(crate) fn human(report: &Report, guarantee: Guarantee) -> String {
         line("", *count, &format!("  {class}"));
     }
     line("", report.dlq_truncated, "  were too big for the queue: it has their origin");
+    line("swept", report.swept, "ghosts: the last full snapshot did not refresh them");
     line("unsettled", report.unsettled, "not durable: will be delivered again");
     line("re-delivered", report.redelivered, "of the records read");
     line("retries", report.retries, "of batches");

@@ -230,3 +230,17 @@ impl Error for SourceError {
         self.source.as_deref().map(|e| e as &(dyn Error + 'static))
     }
 }
+
+/// Why a source does not go on.
+pub(crate) enum Stop {
+    /// It was asked to stop, or nobody listens any more.
+    NobodyListens,
+    /// The run must stop.
+    Failed(SourceError),
+}
+
+impl From<SourceError> for Stop {
+    fn from(error: SourceError) -> Self {
+        Self::Failed(error)
+    }
+}

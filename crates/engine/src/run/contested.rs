@@ -74,6 +74,6 @@ impl Contested {
              two pipelines groups of their own ([source] group), and start again",
             named.join(", ")
         );
-        SinkError { fenced: partitions, ..SinkError::new(FailureKind::Fenced, "apply a batch", context) }
+        SinkError { fenced: partitions.into(), ..SinkError::new(FailureKind::Fenced, "apply a batch", context) }
     }
 }

@@ -4,7 +4,7 @@ use settle_core::invariant;
 use tokio::time::Instant;
 
 use super::RunError;
-use super::flow::{Run, at};
+use super::flow::{Run, answered, at};
 use super::report::{End, Report};
 use super::writer::Order;
 use crate::shutdown::Request;
@@ -154,18 +154,17 @@ impl Run {
         if !self.passing.is_idle() {
             let all_read = self.source_ended && self.line.all_fed();
             let asked = tokio::time::timeout_at(limit, self.passing.at_the_end(all_read)).await;
-            if let Ok(Some(answer)) = self.finish_passed(asked.unwrap_or_default()).await {
-                self.finishing.push(answer);
-            }
+            // A writer that has ended does nothing more: the next run does it.
+            let _ = self.finish_passed(asked.unwrap_or_default()).await;
         }
-        for answer in std::mem::take(&mut self.finishing) {
-            if let Ok(Ok(swept)) = tokio::time::timeout_at(limit, answer).await {
-                self.report.swept += swept;
-            }
+        while !self.finishing.is_empty() {
+            let Ok(swept) = tokio::time::timeout_at(limit, answered(&mut self.finishing)).await else { break };
+            self.report.swept += swept;
         }
     }
 
     pub(super) async fn finish(mut self, why: End) -> Report {
+        self.say_unmatched_rules(false);
         for revoking in self.revoking.drain(..) {
             let _ = revoking.done.send(());
         }

@@ -1,6 +1,6 @@
 //! The loop itself: one `select!` says what happened, one `match` decides.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub async fn run(
     let mut run = Run {
         line,
         passing: Passing::new(store.clone()),
-        finishing: Vec::new(),
+        finishing: VecDeque::new(),
         commits: Commits::new(store),
         keeps_places,
         group: source.group,
@@ -71,6 +71,9 @@ pub async fn run(
     let (why, error) = run.end(flowed).await;
     let report = run.finish(why).await;
     writer.abort();
+    // A sink that blocks its thread (SQLite, waiting for a lock) hears of it only afterwards, and must
+    // not find a runtime without a clock then.
+    let _ = writer.await;
     Ended { report, error }
 }
 
@@ -80,6 +83,8 @@ enum Happened {
     Proof(Option<Applied>),
     Committed(Result<(), SourceError>),
     Passed(Vec<Pending>),
+    /// So many rows were swept.
+    Finished(u64),
     Source(Option<SourceEvent>),
     Due,
     Idle,
@@ -97,8 +102,8 @@ pub(super) struct Run {
     pub(super) commits: Commits,
     /// What is done when everything has passed it.
     pub(super) passing: Passing,
-    /// What the destination is doing of that.
-    pub(super) finishing: Vec<oneshot::Receiver<u64>>,
+    /// What the destination is doing of that, in order: answered with the rows swept.
+    pub(super) finishing: VecDeque<oneshot::Receiver<u64>>,
     /// The destination says how far it has the group's records, and is not behind the group.
     pub(super) keeps_places: bool,
     /// Where the group's offsets are kept.
@@ -131,6 +136,7 @@ impl Run {
         loop {
             self.advance().await?;
             if let Some(why) = self.ended() {
+                self.say_unmatched_rules(why == End::End);
                 return Ok(why);
             }
             match self.next().await {
@@ -141,10 +147,9 @@ impl Run {
                     self.tell_stored().await?;
                 }
                 Happened::Passed(passed) => {
-                    if let Some(answer) = self.finish_passed(passed).await? {
-                        self.finishing.push(answer);
-                    }
+                    self.finish_passed(passed).await?;
                 }
+                Happened::Finished(swept) => self.report.swept += swept,
                 Happened::Source(event) => self.on_source(event).await?,
                 Happened::Due => {}
                 Happened::Idle => return Ok(End::Idle),
@@ -175,6 +180,7 @@ impl Run {
             () = self.shutdown.at_least(Request::Drain) => Happened::Stop,
             applied = self.proofs.recv() => Happened::Proof(applied),
             result = self.commits.next() => Happened::Committed(result),
+            swept = answered(&mut self.finishing) => Happened::Finished(swept),
             passed = self.passing.next() => Happened::Passed(passed),
             event = self.events.recv(), if takes => Happened::Source(event),
             () = at(due) => Happened::Due,
@@ -219,6 +225,13 @@ impl Run {
             if let Err(error) = self.settle(applied) {
                 return error;
             }
+        }
+    }
+
+    /// What a pass beside the pipeline reads is not what the rules were written for.
+    pub(super) fn say_unmatched_rules(&mut self, at_end: bool) {
+        if !self.options.beside {
+            self.line.say_unmatched_rules(at_end);
         }
     }
 
@@ -293,17 +306,15 @@ impl Run {
         Ok(())
     }
 
-    /// Has the destination do what everything has passed. Gives the answer to wait for.
-    pub(super) async fn finish_passed(
-        &mut self,
-        passed: Vec<Pending>,
-    ) -> Result<Option<oneshot::Receiver<u64>>, RunError> {
+    /// Has the destination do what everything has passed.
+    pub(super) async fn finish_passed(&mut self, passed: Vec<Pending>) -> Result<(), RunError> {
         if passed.is_empty() {
-            return Ok(None);
+            return Ok(());
         }
         let (reply, answer) = oneshot::channel();
         self.hand_over(Order::Finish(passed, reply)).await?;
-        Ok(Some(answer))
+        self.finishing.push_back(answer);
+        Ok(())
     }
 
     pub(super) async fn on_source(&mut self, event: Option<SourceEvent>) -> Result<(), RunError> {
@@ -319,6 +330,7 @@ impl Run {
                 if !self.caught_up && self.line.all_reached() {
                     self.caught_up = true;
                     tracing::info!(partitions = self.line.partitions(), "caught up with the log");
+                    self.say_unmatched_rules(true);
                 }
             }
             Some(SourceEvent::Revoked { partitions, done }) => {
@@ -450,6 +462,7 @@ impl Run {
         self.progress.send_replace(progress::Progress {
             tally,
             partitions: self.line.partitions(),
+            swept: self.report.swept,
             source_away: self.away_since.as_ref().map(|(_, error)| error.to_string()),
         });
     }
@@ -457,6 +470,15 @@ impl Run {
     pub(super) fn now_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
+}
+
+/// The rows that the first of these swept; for ever where there is none. Cancel-safe.
+pub(super) async fn answered(finishing: &mut VecDeque<oneshot::Receiver<u64>>) -> u64 {
+    let Some(answer) = finishing.front_mut() else { return std::future::pending().await };
+    // A writer that has ended answers nothing more; why it ended is among its proofs.
+    let swept = answer.await.unwrap_or(0);
+    finishing.pop_front();
+    swept
 }
 
 /// Waits until `when`; for ever where none.

@@ -29,7 +29,10 @@ pub(crate) fn refuse(
         lost_offsets(assignment, topic_id, places, group).or_else(|| other_epoch(assignment, topic_id, places, group))
     };
     let ahead = || if keeps_places { lost_rows(assignments, places, group) } else { None };
-    assignments.iter().find_map(of_one).or_else(ahead).map_or(Ok(()), |message| Err(contract(message)))
+    match assignments.iter().find_map(of_one).or_else(ahead) {
+        Some(message) => Err(contract(message)),
+        None => Ok(()),
+    }
 }
 
 /// The group is ahead of the destination: what lies between was there once, or was never read.

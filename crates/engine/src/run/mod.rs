@@ -17,6 +17,7 @@ mod owners;
 mod passed;
 pub mod progress;
 mod report;
+mod rules;
 mod writer;
 
 use std::time::Duration;

@@ -57,8 +57,14 @@ pub(super) async fn write(
     let Destination { sink, dead_letters, skips } = destination;
     let burial = dead_letters.map(|(store, limit)| Burial::new(store, limit));
     let holds = if skips { Holds::unnoted() } else { Holds::default() };
-    let (topic_ids, without_key, fences) = (HashMap::new(), BTreeSet::new(), Fences::default());
-    let mut writer = Writer { sink, burial, holds, topic_ids, without_key, fences };
+    let mut writer = Writer {
+        sink,
+        burial,
+        holds,
+        topic_ids: HashMap::new(),
+        without_key: BTreeSet::new(),
+        fences: Fences::default(),
+    };
     while let Some(order) = orders.recv().await {
         let mut attempts = Attempts::new(patience, &pause);
         match order {
@@ -177,11 +183,11 @@ impl Writer {
         buried: &mut Buried,
     ) -> Result<(Box<Batch>, Durable), RunError> {
         let Self { sink, burial, holds, topic_ids, without_key, fences } = self;
-        batch.withdraw(&fences.known_in(&batch))?;
         let mut note_keys = |letters: &[DeadLetter]| {
             let nameless = letters.iter().filter(|letter| letter.key.is_none());
             without_key.extend(nameless.map(|letter| letter.record.partition.topic.clone()));
         };
+        batch.withdraw(&fences.known_in(&batch))?;
         if let Some(burial) = burial {
             burial.read(batch.tally().read);
         }

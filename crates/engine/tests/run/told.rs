@@ -101,6 +101,12 @@ impl Told {
         tokio::time::timeout(LIMIT, read).await.expect("read in time").unwrap();
     }
 
+    /// Waits until so many rows are shown as swept.
+    pub async fn until_swept(&mut self, count: u64) {
+        let swept = self.watch.progress.wait_for(|progress| progress.swept >= count);
+        tokio::time::timeout(LIMIT, swept).await.expect("swept in time").unwrap();
+    }
+
     /// Waits until the run says why nothing moves.
     pub async fn until_paused(&mut self) -> String {
         let paused = self.watch.pause.wait_for(Option::is_some);
