@@ -175,7 +175,7 @@ async fn a_restored_database(pipeline: Pipeline) {
             // A mistake: from there on it would be another log, and the run stops where it did.
             let late = format!("{}:7", place.strip_suffix(":5").unwrap());
             assert_eq!(pipeline.command(&["epoch", "bump", &late]).code, 0);
-            assert_eq!(pipeline.refuses().await, said);
+            assert!(pipeline.stops().contains("began anew"), "whichever partition comes first");
         }
         partitions.push(place.to_owned());
         pipeline.bump_as_told(&said);
