@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use settle_core::epoch::Epoch;
-use settle_core::position::{Offset, Partition};
+use settle_core::position::Place;
 use settle_engine::config::Config;
 use settle_engine::epochs::{RecordedEpoch, recorded};
 use settle_engine::inspection;
@@ -35,13 +35,21 @@ async fn list(config: &Config) -> Exit {
     if epochs.is_empty() {
         println!("no epochs: all records are of the first log");
     }
-    for RecordedEpoch { topic, topic_id, partition, boundary } in epochs {
+    // One that was moved to an earlier place stands at both: the earlier is where it begins.
+    let is_moved = |epoch: &&RecordedEpoch| epochs.iter().any(|other| begins_before(other, epoch));
+    for RecordedEpoch { topic, topic_id, partition, boundary } in epochs.iter().filter(|epoch| !is_moved(epoch)) {
         println!("epoch {} begins at {topic}:{partition}:{}  (topic id {topic_id})", boundary.epoch, boundary.offset);
     }
     Exit::Done
 }
 
-async fn bump(config: &Config, begins: &[(Partition, Offset)], asked: Option<u64>) -> Exit {
+/// Whether the same epoch of the same partition begins before that.
+fn begins_before(other: &RecordedEpoch, epoch: &RecordedEpoch) -> bool {
+    (other.topic_id, other.partition, other.boundary.epoch) == (epoch.topic_id, epoch.partition, epoch.boundary.epoch)
+        && other.boundary.offset < epoch.boundary.offset
+}
+
+async fn bump(config: &Config, begins: &[Place], asked: Option<u64>) -> Exit {
     let asked = match asked.map(Epoch::new).transpose() {
         Ok(asked) => asked,
         Err(error) => return fail(Exit::Usage, &error),
@@ -56,7 +64,7 @@ async fn bump(config: &Config, begins: &[(Partition, Offset)], asked: Option<u64
     };
     // All of them are checked before one is recorded.
     let mut new: Vec<(RecordedEpoch, &LogPartition)> = Vec::new();
-    for (partition, offset) in begins {
+    for Place { partition, offset } in begins {
         let Some(found) = log.iter().find(|found| found.partition == *partition) else {
             eprintln!("settle: {partition} is none of the partitions that [source] reads");
             return Exit::Usage;
@@ -87,8 +95,11 @@ async fn bump(config: &Config, begins: &[(Partition, Offset)], asked: Option<u64
     if let Err(error) = inspection::record_epochs(config, &epochs).await {
         return fail(exit::of_sink(&error), &error);
     }
-    for (RecordedEpoch { boundary, .. }, found) in &new {
-        println!("epoch {} begins at {}:{}", boundary.epoch, found.partition, boundary.offset);
+    for (epoch, found) in &new {
+        let boundary = epoch.boundary;
+        let later = known.iter().find(|other| begins_before(epoch, other));
+        let moved = later.map(|later| format!(", and not only at {}", later.boundary.offset)).unwrap_or_default();
+        println!("epoch {} begins at {}:{}{moved}", boundary.epoch, found.partition, boundary.offset);
         if found.committed.is_some_and(|committed| committed > boundary.offset) {
             println!(
                 "  the group has passed it: to apply what it counted as stale, {}",

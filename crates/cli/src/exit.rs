@@ -3,9 +3,9 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+pub use settle_core::causes::chain;
 use settle_core::policy::{Verdict, decide};
 use settle_core::sink::SinkError;
-pub use settle_engine::finding::chain;
 use settle_engine::run::RunError;
 use settle_engine::scan::ScanError;
 use settle_engine::source::{SourceError, SourceFailure};

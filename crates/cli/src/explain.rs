@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use settle_core::change::{Change, Event, TableName};
 use settle_core::key::Key;
+use settle_core::lane::Fed;
 use settle_core::position::{Place, Span};
+use settle_core::record::Record;
+use settle_core::refusal::Refusal;
 use settle_core::schema::RowSchema;
 use settle_core::sink::{PlacedPartition, Places};
 use settle_core::version::Version;
@@ -15,9 +18,9 @@ use settle_engine::contents::{Found, Wanted};
 use settle_engine::inspection;
 use settle_engine::log::LogPartition;
 use settle_engine::scan::scan;
-use settle_engine::shutdown;
+use settle_engine::shutdown::{self, Shutdown};
 
-use crate::args::replay::ExplainArgs;
+use crate::args::ExplainArgs;
 use crate::exit::{self, Exit, fail};
 use crate::run::listen;
 
@@ -51,6 +54,35 @@ struct Row {
     seen: Vec<Seen>,
 }
 
+impl Row {
+    fn is_of(&self, change: &Change, named: Option<&str>) -> bool {
+        let is_table = match &self.table {
+            Some(table) => **table == *change.table,
+            None => named.is_none_or(|named| *named == change.table.to_string()),
+        };
+        is_table && self.key.as_ref().is_some_and(|key| is_same(key, &change.key))
+    }
+
+    fn take(&mut self, change: &Change, place: Place) {
+        self.table.get_or_insert_with(|| change.table.clone());
+        self.schema = change.schema.clone().or(self.schema.take());
+        self.seen.push(Seen {
+            place,
+            op: change.op.letter(),
+            version: change.version,
+            source_ts_ms: change.source_ts_ms,
+            row: change.after_json().to_owned(),
+        });
+    }
+}
+
+/// True if they name the same row: the order of the members means nothing.
+fn is_same(key: &Key, other: &Key) -> bool {
+    key == other
+        || (key.names().count() == other.names().count()
+            && key.fields().all(|(name, value)| other.get(name) == Some(value)))
+}
+
 async fn explain(config: &Config, args: &ExplainArgs) -> Exit {
     let log = match inspection::survey(config).await {
         Ok(log) => log,
@@ -72,6 +104,7 @@ async fn explain(config: &Config, args: &ExplainArgs) -> Exit {
         return fail(Exit::Bug, &error);
     }
     let mut row = Row::default();
+    let mut spans = whole(&log);
     if let Some(key) = &args.key {
         match Key::parse(key, None) {
             Ok(key) => row.key = Some(key),
@@ -80,32 +113,41 @@ async fn explain(config: &Config, args: &ExplainArgs) -> Exit {
                 return Exit::Usage;
             }
         }
-    } else if let Some((partition, offset)) = &args.place {
-        let spans: Vec<Span> = whole(&log).into_iter().filter(|span| span.partition == *partition).collect();
-        let wanted = Place { partition: partition.clone(), offset: *offset };
-        match named(config, spans, &places, wanted, shutdown.clone()).await {
-            Ok(found) => row = found,
+    } else if let Some(asked) = &args.place {
+        let Some(before) = up_to(&spans, asked) else {
+            eprintln!("settle: the log has no record {asked}");
+            return Exit::Usage;
+        };
+        match row_at(config, asked, &places, shutdown.clone()).await {
+            Ok(Some((table, key))) => (row.table, row.key) = (Some(table), Some(key)),
+            Ok(None) => spans = vec![before],
             Err(exit) => return exit,
         }
     }
-    let source = match inspection::range(config, whole(&log)) {
-        Ok(source) => source,
-        Err(error) => return fail(exit::of_source(&error), &error),
-    };
-    let scanned = scan(source, &places, config.source.lone_tombstones, shutdown, |record, fed| {
-        let Ok(Event::Change(change)) = fed.map(|fed| fed.event) else { return };
-        let is_table = match (&row.table, &args.table) {
-            (Some(table), _) => **table == *change.table,
-            (None, named) => named.as_ref().is_none_or(|named| *named == change.table.to_string()),
-        };
-        if is_table && row.key.as_ref() == Some(&change.key) {
-            row.table.get_or_insert_with(|| change.table.clone());
-            row.schema = change.schema.clone().or(row.schema.take());
-            row.seen.push(seen(&change, record.place()));
+    let mut told = None;
+    let read = read(config, spans, &places, shutdown, |place, event| {
+        let is_asked = args.place.as_ref() == Some(&place);
+        if is_asked {
+            told = Some(of_no_row(&event));
+        }
+        let Ok(Event::Change(change)) = event else { return };
+        if is_asked {
+            // Its names in the order that the partition's other keys have.
+            row.key = Some(change.key.clone());
+        }
+        if row.is_of(&change, args.table.as_deref()) {
+            row.take(&change, place);
         }
     });
-    if let Err(error) = scanned.await {
-        return exit::of_scan(&error);
+    if let Err(exit) = read.await {
+        return exit;
+    }
+    if let Some(asked) = &args.place {
+        let nothing = || Some("no record is delivered there (removed by compaction, aborted, or a marker)".to_owned());
+        if let Some(told) = told.unwrap_or_else(nothing) {
+            println!("{asked}: {told}");
+            return Exit::Done;
+        }
     }
     let (Some(table), Some(key)) = (&row.table, &row.key) else {
         println!("the log has no record of that row");
@@ -124,59 +166,54 @@ fn whole(log: &[LogPartition]) -> Vec<Span> {
     log.iter().map(span).filter(|span| span.start < span.end).collect()
 }
 
-fn seen(change: &Change, place: Place) -> Seen {
-    Seen {
-        place,
-        op: change.op.letter(),
-        version: change.version,
-        source_ts_ms: change.source_ts_ms,
-        row: change.after_json().to_owned(),
-    }
+/// The stretch of the place's partition that ends with it.
+fn up_to(spans: &[Span], place: &Place) -> Option<Span> {
+    let holds = |span: &&Span| span.partition == place.partition && (span.start..span.end).contains(&place.offset);
+    spans.iter().find(holds).map(|span| Span { end: place.offset + 1, ..span.clone() })
 }
 
-/// The row of the record at a place; or what a run would say of the record.
-async fn named(
+/// Reads the stretches as a run would.
+async fn read(
     config: &Config,
     spans: Vec<Span>,
     places: &Places,
-    wanted: Place,
-    shutdown: shutdown::Shutdown,
-) -> Result<Row, Exit> {
-    if !spans.iter().any(|span| (span.start..span.end).contains(&wanted.offset)) {
-        eprintln!("settle: the log has no record {wanted}");
-        return Err(Exit::Usage);
-    }
+    shutdown: Shutdown,
+    mut each: impl FnMut(Place, Result<Event, Refusal>),
+) -> Result<(), Exit> {
     let source = inspection::range(config, spans).map_err(|error| fail(exit::of_source(&error), &error))?;
-    let mut row = Row::default();
-    let mut told = None;
-    let scanned = scan(source, places, config.source.lone_tombstones, shutdown, |record, fed| {
-        if record.place() != wanted {
-            return;
+    let each = |record: &Record, fed: Result<Fed, Refusal>| each(record.place(), fed.map(|fed| fed.event));
+    let scanned = scan(source, places, config.source.lone_tombstones, shutdown, each);
+    scanned.await.map_err(|error| exit::of_scan(&error))
+}
+
+/// The row of the record at a place, which it tells by itself: so the log need be read only once.
+/// None where it is of no row, or would be refused wherever it stood.
+async fn row_at(
+    config: &Config,
+    place: &Place,
+    places: &Places,
+    shutdown: Shutdown,
+) -> Result<Option<(Arc<TableName>, Key)>, Exit> {
+    let alone = Span { partition: place.partition.clone(), start: place.offset, end: place.offset + 1 };
+    let mut row = None;
+    let read = read(config, vec![alone], places, shutdown, |_, event| {
+        if let Ok(Event::Change(change)) = event {
+            row = Some((change.table, change.key));
         }
-        told = Some(match fed.map(|fed| fed.event) {
-            Ok(Event::Change(change)) => {
-                row.table = Some(change.table.clone());
-                row.key = Some(change.key.clone());
-                String::new()
-            }
-            Ok(Event::Truncate(truncate)) => {
-                format!("it truncates {}: rows before version {} are gone", truncate.table, truncate.version)
-            }
-            Ok(Event::Control(control)) => format!("it concerns no row: {control:?}"),
-            Err(refusal) => format!("a run would refuse it: {refusal}"),
-        });
     });
-    scanned.await.map_err(|error| exit::of_scan(&error))?;
-    match told.as_deref() {
-        Some("") => Ok(row),
-        Some(told) => {
-            println!("{wanted}: {told}");
-            Err(Exit::Done)
+    read.await?;
+    Ok(row)
+}
+
+/// What a run would say of a record that changes no row; nothing of one that does.
+fn of_no_row(event: &Result<Event, Refusal>) -> Option<String> {
+    match event {
+        Ok(Event::Change(_)) => None,
+        Ok(Event::Truncate(truncate)) => {
+            Some(format!("it truncates {}: rows before version {} are gone", truncate.table, truncate.version))
         }
-        None => {
-            println!("{wanted}: no record is delivered there (removed by compaction, aborted, or a marker)");
-            Err(Exit::Done)
-        }
+        Ok(Event::Control(control)) => Some(format!("it concerns no row: {control:?}")),
+        Err(refusal) => Some(format!("a run would refuse it: {refusal}")),
     }
 }
 
@@ -189,14 +226,16 @@ fn text(row: &Row, found: Option<&Found>, values: bool) -> String {
     let _ = writeln!(text, "{table} {key}: {} records; versions are epoch/commit/rank/record", row.seen.len());
     let greatest = row.seen.iter().map(|seen| seen.version).max();
     let winner = row.seen.iter().position(|seen| Some(seen.version) == greatest);
+    let mut newest = None;
     for (at, seen) in row.seen.iter().enumerate() {
+        let before = newest;
+        newest = newest.max(Some(seen.version));
         if row.seen.len() > SHOWN && (SHOWN / 2..row.seen.len() - SHOWN / 2).contains(&at) {
             if at == SHOWN / 2 {
                 let _ = writeln!(text, "  … {} more …", row.seen.len() - SHOWN);
             }
             continue;
         }
-        let before = row.seen[..at].iter().map(|seen| seen.version).max();
         let what = match before {
             _ if Some(at) == winner => "wins",
             Some(before) if seen.version == before => "sent again: changes nothing",

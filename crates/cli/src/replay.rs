@@ -5,12 +5,12 @@
 
 use std::path::Path;
 
-use settle_core::position::Span;
+use settle_core::position::{Place, Span};
 use settle_engine::config::Config;
 use settle_engine::inspection;
 use settle_engine::run::Options;
 
-use crate::args::replay::ReplayArgs;
+use crate::args::ReplayArgs;
 use crate::exit::{self, Exit, fail};
 use crate::prove::throwaway;
 use crate::run::{self, BOUNDED_DEADLINE, DRAIN};
@@ -54,7 +54,7 @@ async fn replay(mut config: Config, args: &ReplayArgs) -> Exit {
         ..Options::default()
     };
     let ended = run::flow(config.clone(), source, options, args.report).await;
-    if let Err(error) = inspection::forget_places(&config, &group) {
+    if let Err(error) = inspection::forget_places(&config, &group).await {
         eprintln!("settle: places of the replay are left in the destination: {}", exit::chain(&error));
     }
     ended
@@ -63,17 +63,19 @@ async fn replay(mut config: Config, args: &ReplayArgs) -> Exit {
 async fn spans(config: &Config, args: &ReplayArgs) -> Result<Vec<Span>, Exit> {
     let failed = |error| fail(exit::of_source(&error), &error);
     let log = inspection::survey(config).await.map_err(failed)?;
-    if let Some((partition, start)) = &args.from {
+    inspection::refuse_made_anew(config, &log).await.map_err(|error| fail(exit::of_run(&error), &error))?;
+    if let Some(Place { partition, offset: start }) = &args.from {
         let Some(found) = log.iter().find(|found| found.partition == *partition) else {
             eprintln!("settle: {partition} is none of the partitions that [source] reads");
             return Err(Exit::Usage);
         };
         let end = match &args.to {
-            Some((other, _)) if other != partition => {
+            Some(last) if last.partition != *partition => {
+                let other = &last.partition;
                 eprintln!("settle: --to names {other}, --from {partition}: a replay is of one partition");
                 return Err(Exit::Usage);
             }
-            Some((_, last)) => last.saturating_add(1),
+            Some(last) => last.offset.saturating_add(1),
             None => found.end,
         };
         if *start < found.start || end > found.end || *start >= end {

@@ -36,6 +36,7 @@ pub(crate) fn human(report: &Report, guarantee: Guarantee) -> String {
     line("stale", tally.stale, "the destination had as new or newer");
     line("control", tally.control, "tombstones, heartbeats, transactions, signals");
     line("truncates", tally.truncates, "");
+    line("swept", report.swept, "rows that a full snapshot did not refresh");
     line("dead-lettered", tally.dead_lettered, "");
     for (class, count) in &report.dead_letters_by_class {
         line("", *count, &format!("  {class}"));
@@ -46,6 +47,9 @@ pub(crate) fn human(report: &Report, guarantee: Guarantee) -> String {
     line("retries", report.retries, "of batches");
     line("revoked", report.revoked, "partitions");
     line("lost", report.lost, "partitions");
+    for table in &report.possible_ghosts {
+        let _ = writeln!(text, "  possible ghosts in {table}: a full snapshot behind a gap");
+    }
     let balance =
         if report.balances() { "every record is in exactly one place" } else { "THE COUNTERS DO NOT BALANCE" };
     let seconds = report.elapsed_ms / 1000;

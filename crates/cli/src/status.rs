@@ -10,7 +10,7 @@ use settle_engine::inspection;
 use settle_engine::log::{LogPartition, Member};
 use settle_engine::source::SourceError;
 
-use crate::args::replay::StatusArgs;
+use crate::args::StatusArgs;
 use crate::exit::{self, Exit, fail};
 
 /// Kinds of facts that are worth knowing of a destination.
@@ -26,9 +26,7 @@ pub fn execute(path: &Path, args: &StatusArgs) -> Exit {
         let source = source(&config).await;
         let destination = destination(&config).await;
         let letters = match &config.dlq {
-            Some(dlq) => {
-                Some(DeadLetterLog::new(dlq, &config.source.group).read().await.map(|contents| contents.summary()))
-            }
+            Some(dlq) => Some(DeadLetterLog::new(dlq, &config.source.group).summary().await),
             None => None,
         };
         // The source counts first, as in a run.

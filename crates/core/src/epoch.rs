@@ -94,9 +94,11 @@ pub struct Epochs {
 }
 
 impl Epochs {
-    /// The epochs of a partition, from the boundaries recorded for it.
+    /// The epochs of a partition, from the boundaries recorded for it. Where an epoch has several, it
+    /// begins at the first: the later ones were recorded by mistake.
     pub fn new(mut boundaries: Vec<Boundary>) -> Self {
         boundaries.sort_unstable();
+        boundaries.dedup_by_key(|boundary| boundary.epoch);
         Self { boundaries, passed: 0 }
     }
 
@@ -132,10 +134,10 @@ impl Epochs {
 }
 
 /// What was recorded of the epochs when another is to begin in a partition.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// The last boundary of the partition.
-    pub last: Option<Boundary>,
+    /// The boundaries of the partition.
+    pub own: Vec<Boundary>,
     /// The greatest epoch of earlier incarnations of its topic: their rows are in the same table.
     pub of_former_topics: Option<Epoch>,
     /// The greatest epoch in the destination.
@@ -148,24 +150,31 @@ impl Recorded {
     /// that is there already is given back as it is.
     ///
     /// Partitions notice a restored database one after the other. They share its epoch, because
-    /// truncates and key changes compare versions across partitions.
+    /// truncates and key changes compare versions across partitions. Before an epoch that was said to
+    /// begin later, it is that epoch which begins.
     pub fn begin(&self, offset: Offset, asked: Option<Epoch>) -> Result<Boundary, EpochError> {
-        if let Some(last) = self.last
-            && last.offset == offset
-            && asked.is_none_or(|asked| asked == last.epoch)
-        {
-            return Ok(last);
+        let at = self.own.iter().filter(|own| own.offset <= offset).max_by_key(|own| own.offset).copied();
+        let behind = self.own.iter().filter(|own| own.offset > offset).min_by_key(|own| own.offset).copied();
+        match at {
+            Some(at) if at.offset == offset && asked.is_none_or(|asked| asked == at.epoch) => return Ok(at),
+            _ => {}
         }
-        let own = self.last.map_or(Epoch::FIRST, |last| last.epoch);
-        let taken = own.max(self.of_former_topics.unwrap_or_default());
+        if let Some(later) = behind
+            && at.is_none_or(|at| at.offset < offset)
+            && asked.is_none_or(|asked| asked == later.epoch)
+        {
+            return Ok(Boundary { offset, ..later });
+        }
+        let last = self.own.iter().max_by_key(|own| own.offset);
+        let taken = last.map_or(Epoch::FIRST, |last| last.epoch).max(self.of_former_topics.unwrap_or_default());
         let epoch = match asked {
             Some(asked) if asked <= taken => return Err(EpochError::Taken { epoch: asked, taken }),
             Some(asked) => asked,
             None if taken < self.greatest => self.greatest,
             None => taken.next()?,
         };
-        match self.last {
-            Some(Boundary { offset: begins, epoch: last }) if offset <= begins => {
+        match last {
+            Some(&Boundary { offset: begins, epoch: last }) if offset <= begins => {
                 Err(EpochError::Behind { epoch, offset, last, begins })
             }
             _ => Ok(Boundary { offset, epoch }),
@@ -210,9 +219,9 @@ mod tests {
     fn partitions_that_notice_one_restored_database_share_its_epoch() {
         let none = Recorded::default();
         assert_eq!(none.begin(7, None), Ok(boundary(7, 1)), "the first to notice");
-        let one_moved = Recorded { greatest: epoch(1), ..none };
+        let one_moved = Recorded { greatest: epoch(1), ..none.clone() };
         assert_eq!(one_moved.begin(9, None), Ok(boundary(9, 1)), "the second");
-        let again = Recorded { last: Some(boundary(7, 1)), greatest: epoch(1), ..none };
+        let again = Recorded { own: vec![boundary(7, 1)], greatest: epoch(1), ..none.clone() };
         assert_eq!(again.begin(20, None), Ok(boundary(20, 2)), "restored once more");
         assert_eq!(again.begin(20, Some(epoch(5))), Ok(boundary(20, 5)));
     }
@@ -221,7 +230,7 @@ mod tests {
     fn a_topic_made_anew_goes_above_the_rows_of_the_one_before() {
         let anew = Recorded { of_former_topics: Some(epoch(2)), greatest: epoch(2), ..Recorded::default() };
         assert_eq!(anew.begin(0, None), Ok(boundary(0, 3)));
-        let second = Recorded { greatest: epoch(3), ..anew };
+        let second = Recorded { greatest: epoch(3), ..anew.clone() };
         assert_eq!(second.begin(0, None), Ok(boundary(0, 3)), "its other partitions");
         let never_moved = Recorded { of_former_topics: Some(Epoch::FIRST), ..Recorded::default() };
         assert_eq!(never_moved.begin(0, None), Ok(boundary(0, 1)));
@@ -229,16 +238,28 @@ mod tests {
 
     #[test]
     fn what_is_recorded_already_is_no_new_epoch() {
-        let recorded = Recorded { last: Some(boundary(7, 1)), greatest: epoch(3), ..Recorded::default() };
+        let recorded = Recorded { own: vec![boundary(7, 1)], greatest: epoch(3), ..Recorded::default() };
         assert_eq!(recorded.begin(7, None), Ok(boundary(7, 1)));
         assert_eq!(recorded.begin(7, Some(epoch(1))), Ok(boundary(7, 1)));
     }
 
     #[test]
+    fn an_epoch_that_was_said_to_begin_too_late_begins_where_it_does() {
+        let recorded =
+            Recorded { own: vec![boundary(7, 1), boundary(20, 2)], greatest: epoch(2), ..Recorded::default() };
+        assert_eq!(recorded.begin(5, None), Ok(boundary(5, 1)));
+        assert_eq!(recorded.begin(15, Some(epoch(2))), Ok(boundary(15, 2)));
+        let mut epochs = Epochs::new(vec![boundary(7, 1), boundary(5, 1), boundary(20, 2)]);
+        assert!(epochs.enter(5) && !epochs.enter(8), "it begins once");
+        assert!(epochs.enter(20));
+        assert_eq!((epochs.before(), epochs.current()), (epoch(1), epoch(2)));
+    }
+
+    #[test]
     fn epochs_begin_one_behind_the_other() {
-        let recorded = Recorded { last: Some(boundary(7, 1)), greatest: epoch(1), ..Recorded::default() };
+        let recorded = Recorded { own: vec![boundary(7, 1)], greatest: epoch(1), ..Recorded::default() };
         assert_eq!(
-            recorded.begin(6, None).unwrap_err().to_string(),
+            recorded.begin(6, Some(epoch(2))).unwrap_err().to_string(),
             "epoch 2 cannot begin at offset 6: epoch 1 begins at 7, and an epoch begins behind the one before it \
              (`settle epoch ls` shows them)"
         );
@@ -247,7 +268,7 @@ mod tests {
             recorded.begin(9, Some(epoch(1))).unwrap_err().to_string(),
             "epoch 1 is not above 1, which rows of the topic have already; take a greater one"
         );
-        let full = Recorded { last: Some(boundary(7, 127)), greatest: Epoch::LAST, ..Recorded::default() };
+        let full = Recorded { own: vec![boundary(7, 127)], greatest: Epoch::LAST, ..Recorded::default() };
         assert_eq!(full.begin(9, None), Err(EpochError::TooGreat(128)));
     }
 }

@@ -123,14 +123,24 @@ impl Holds {
         Some(follows)
     }
 
-    /// The row's dead letters were applied after all: what the destination holds is right again.
-    pub fn release(&mut self, partition: &Partition, key: &Key) {
+    /// The row's dead letters up to `last` were applied after all: what the destination holds is right
+    /// again, unless there are later ones.
+    pub fn release(&mut self, partition: &Partition, key: &Key, last: Offset) {
         let Some(rows) = self.rows.get_mut(partition) else { return };
-        let Some(held) = rows.remove(key) else { return };
+        if rows.get(key).is_none_or(|held| held.last > last) {
+            return;
+        }
+        rows.remove(key);
         if rows.is_empty() {
             self.rows.remove(partition);
         }
-        self.notes.insert((partition.clone(), key.clone()), HoldState::Lifted(held.last + 1));
+        // A letter that came in meanwhile is behind it, and keeps its hold.
+        self.notes.insert((partition.clone(), key.clone()), HoldState::Lifted(last + 1));
+    }
+
+    /// The dead letters that a row is held for.
+    pub fn of(&self, partition: &Partition, key: &Key) -> Option<Held> {
+        self.rows.get(partition).and_then(|rows| rows.get(key)).copied()
     }
 
     /// What changed since the last time.

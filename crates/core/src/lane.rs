@@ -37,7 +37,7 @@ pub enum LoneTombstones {
 }
 
 /// A record turned into an event, with the floor that it raised.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Fed {
     /// What the record says.
     pub event: Event,

@@ -7,6 +7,7 @@
 //! `policy`.
 
 pub mod batch;
+pub mod causes;
 pub mod change;
 pub mod columns;
 pub mod dead_letter;

@@ -4,6 +4,7 @@
 //! `+ 1`.
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -68,6 +69,26 @@ impl fmt::Display for Place {
     }
 }
 
+/// Reads what `Display` writes; the topic may hold colons.
+impl FromStr for Place {
+    type Err = NoPlace;
+
+    fn from_str(text: &str) -> Result<Self, NoPlace> {
+        let parsed = || {
+            let (rest, offset) = text.rsplit_once(':')?;
+            let (topic, number) = rest.rsplit_once(':')?;
+            let offset = offset.parse().ok().filter(|offset| *offset >= 0)?;
+            Some(Self { partition: Partition::new(topic, number.parse().ok()?), offset })
+        };
+        parsed().ok_or_else(|| NoPlace(text.to_owned()))
+    }
+}
+
+/// A text that names no place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("\"{0}\" is not topic:partition:offset")]
+pub struct NoPlace(String);
+
 /// A stretch `[start, end)` of one partition, as delivered: offsets missing from the log
 /// (compaction, aborted transactions, markers) belong to the stretch they fall into.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -78,4 +99,19 @@ pub struct Span {
     pub start: Offset,
     /// Next offset to read after the stretch.
     pub end: Offset,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_read_as_it_is_written() {
+        for text in ["t:0:0", "shop:public.t:2:17"] {
+            assert_eq!(text.parse::<Place>().map(|place| place.to_string()).as_deref(), Ok(text));
+        }
+        for wrong in ["t", "t:1", "t:x:1", "t:1:x", "t:1:-2"] {
+            assert_eq!(wrong.parse::<Place>(), Err(NoPlace(wrong.to_owned())));
+        }
+    }
 }

@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::batch::Batch;
+use crate::causes::chain;
 use crate::change::{Change, TableName};
 use crate::dead_letter::{DeadLetter, ErrorClass};
 use crate::fold::refold;
@@ -316,21 +317,6 @@ fn follows(change: &Change, place: &Place) -> String {
          {place} of its row; a later record that carries the whole row is applied, or retry that dead letter first",
         change.place()
     )
-}
-
-/// An error with everything beneath it.
-fn chain(error: &SinkError) -> String {
-    let mut text = error.to_string();
-    let mut next = std::error::Error::source(error);
-    while let Some(error) = next {
-        let beneath = error.to_string();
-        if !text.contains(&beneath) {
-            text.push_str(": ");
-            text.push_str(&beneath);
-        }
-        next = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub fn recorded(all: &[RecordedEpoch], topic: &str, topic_id: TopicId, partition
     let own = all.iter().filter(|epoch| epoch.topic_id == topic_id && epoch.partition == partition);
     let former = all.iter().filter(|epoch| epoch.topic == topic && epoch.topic_id != topic_id);
     Recorded {
-        last: own.map(|epoch| epoch.boundary).max_by_key(|boundary| boundary.offset),
+        own: own.map(|epoch| epoch.boundary).collect(),
         of_former_topics: former.map(|epoch| epoch.boundary.epoch).max(),
         greatest: all.iter().map(|epoch| epoch.boundary.epoch).max().unwrap_or(Epoch::FIRST),
     }

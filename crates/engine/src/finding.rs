@@ -1,8 +1,8 @@
 //! What a look before a run found: how much it matters, whose fault it is, and what to do.
 
-use std::error::Error;
 use std::fmt;
 
+use settle_core::causes::chain;
 use settle_core::policy::{Verdict, decide};
 use settle_core::sink::{FailureKind, SinkError};
 
@@ -115,21 +115,6 @@ impl fmt::Display for Finding {
             fix => write!(f, "{}; {fix}", self.what),
         }
     }
-}
-
-/// An error with everything beneath it that it does not say itself, one line.
-pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(error) = next {
-        let beneath = error.to_string();
-        if !text.contains(&beneath) {
-            text.push_str(": ");
-            text.push_str(&beneath);
-        }
-        next = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

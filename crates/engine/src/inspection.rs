@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use settle_core::position::{Offset, Partition, Span};
-use settle_core::sink::SinkError;
+use settle_core::sink::{PlacedPartition, SinkError};
 
 use crate::capture;
 use crate::config::{Config, SinkConfig};
@@ -15,6 +15,7 @@ use crate::epochs::RecordedEpoch;
 use crate::kafka::{self, Bound, KafkaConfig};
 use crate::log::{Ends, LogPartition, Member};
 use crate::pipeline::{CHUNKS_AHEAD, Reads, Writes, reads, writes};
+use crate::run::RunError;
 use crate::sinks::clickhouse::{self, ClickHouse, ClickHouseContents};
 use crate::sinks::sqlite::{self, Sqlite, SqliteContents};
 use crate::source::{GroupOffsets, Source, SourceError, SourceFailure};
@@ -25,6 +26,19 @@ pub async fn survey(config: &Config) -> Result<Vec<LogPartition>, SourceError> {
         Reads::Kafka(kafka) => kafka::survey(kafka).await,
         Reads::Capture(capture) => capture::survey(&again(capture)?),
     }
+}
+
+/// Refuses a log that is not the one which the pipeline settled, as a run does: a topic of these
+/// partitions that was made anew, in which no new epoch begins. A pass of another group would not see it.
+pub async fn refuse_made_anew(config: &Config, log: &[LogPartition]) -> Result<(), RunError> {
+    let placed = |part: &LogPartition| {
+        let partition = part.partition.clone();
+        part.topic_id.map(|topic_id| PlacedPartition { topic_id, partition })
+    };
+    let parts: Vec<PlacedPartition> = log.iter().filter_map(placed).collect();
+    let mut contents = contents(config).map_err(RunError::Sink)?;
+    let places = contents.places(&parts).await.map_err(RunError::Sink)?;
+    crate::run::refuse_made_anew(&parts, &places, &group_offsets(config))
 }
 
 /// The first offset of each of the partitions whose record is of `since_ms` (since 1970) or later;
@@ -116,11 +130,15 @@ pub async fn record_epochs(config: &Config, epochs: &[RecordedEpoch]) -> Result<
 
 /// The command that moves the group to an offset of a partition, for people.
 pub fn how_to_move(config: &Config, partition: &Partition, offset: Offset) -> String {
+    group_offsets(config).how_to_move(partition, offset)
+}
+
+fn group_offsets(config: &Config) -> GroupOffsets {
     let move_command = match reads(config) {
         Reads::Kafka(kafka) => Some(kafka::move_command(&kafka)),
         Reads::Capture(_) => None,
     };
-    GroupOffsets { move_command }.how_to_move(partition, offset)
+    GroupOffsets { move_command }
 }
 
 /// Why something that a command left could not be removed.
@@ -140,12 +158,12 @@ pub async fn forget_group(config: &Config, group: &str) -> Result<(), ForgetErro
         Reads::Kafka(kafka) => kafka::delete_group(kafka, group).await?,
         Reads::Capture(capture) => capture::forget_group(&capture, group)?,
     }
-    forget_places(config, group)?;
+    forget_places(config, group).await?;
     Ok(())
 }
 
 /// Removes what a group left in the destination.
-pub fn forget_places(config: &Config, group: &str) -> Result<(), SinkError> {
+pub async fn forget_places(config: &Config, group: &str) -> Result<(), SinkError> {
     match writes(config) {
         Writes::ClickHouse(_) => Ok(()),
         Writes::Sqlite(sqlite) => sqlite::scratch::forget_group(&sqlite, group),

@@ -1,11 +1,10 @@
 //! Arguments of `settle dlq`.
 
-use std::time::SystemTime;
-
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
+use settle_core::position::Place;
 
-use settle_engine::dead_letter::retry;
+use super::moment;
 
 /// `settle dlq`
 #[derive(Debug, Args)]
@@ -39,7 +38,6 @@ pub enum DlqCommand {
     /// Show one in full: error, headers, key and value
     Show {
         /// topic:partition:offset
-        #[arg(value_parser = origin)]
         origin: Place,
     },
     /// Apply them again, with the version that they had: a newer row stays. Exit 5 if one could not be applied
@@ -66,7 +64,7 @@ pub enum DlqCommand {
 #[derive(Clone, Debug, Default, Args)]
 pub struct Filter {
     /// topic:partition:offset of the records [default: all]
-    #[arg(value_name = "ORIGIN", value_parser = origin)]
+    #[arg(value_name = "ORIGIN")]
     pub origins: Vec<Place>,
     /// Class of error, as not-json or value
     #[arg(long, value_name = "CLASS")]
@@ -83,42 +81,4 @@ pub struct Filter {
     /// Failed before
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub until: Option<DateTime<Utc>>,
-}
-
-/// The place of a record.
-pub type Place = (settle_core::position::Partition, settle_core::position::Offset);
-
-fn origin(text: &str) -> Result<Place, String> {
-    retry::place(text)
-}
-
-/// A point in time, or how long ago.
-pub(crate) fn moment(text: &str) -> Result<DateTime<Utc>, String> {
-    if let Ok(moment) = DateTime::parse_from_rfc3339(text) {
-        return Ok(moment.to_utc());
-    }
-    let ago = super::duration(text)
-        .map_err(|_| "a time is as 2026-01-31T12:00:00Z, or how long ago, as 2h or 30m".to_owned())?;
-    SystemTime::now().checked_sub(ago).map(DateTime::from).ok_or_else(|| "too long ago".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_is_a_point_or_how_long_ago() {
-        assert_eq!(moment("2026-01-31T12:00:00+01:00").unwrap().to_rfc3339(), "2026-01-31T11:00:00+00:00");
-        assert!(moment("2h").unwrap() < moment("1h").unwrap());
-        assert!(moment("yesterday").unwrap_err().contains("how long ago"));
-    }
-
-    #[test]
-    fn an_origin_may_hold_colons_in_its_topic() {
-        let (partition, offset) = origin("shop:public.t:2:17").unwrap();
-        assert_eq!((&*partition.topic, partition.number, offset), ("shop:public.t", 2, 17));
-        for wrong in ["t", "t:1", "t:x:1", "t:1:x", "t:1:-2"] {
-            assert!(origin(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -70,6 +70,18 @@ pub enum WorkerError {
     },
 }
 
+impl WorkerError {
+    /// True if the worker's group is finding its balance: the same again may pass. It says so with 409, and with 500
+    /// where the question was on its way inside the worker when the group began to.
+    fn is_out_of_balance(&self) -> bool {
+        match self {
+            Self::Refused { status: 409, .. } => true,
+            Self::Refused { status: 500, message, .. } => message.contains("rebalance"),
+            _ => false,
+        }
+    }
+}
+
 fn refusals(all: &[(String, String)]) -> String {
     all.iter().map(|(field, why)| format!("\n  {field}: {why}")).collect()
 }
@@ -239,14 +251,12 @@ impl Worker {
         }
     }
 
-    /// A worker refuses changes (409) while its group finds its balance.
+    /// A worker refuses changes while its group finds its balance.
     async fn when_balanced(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<String, WorkerError> {
         let until = Instant::now() + BALANCE;
         loop {
             match self.send(method.clone(), path, body).await {
-                Err(WorkerError::Refused { status: 409, .. }) if Instant::now() < until => {
-                    tokio::time::sleep(PAUSE).await;
-                }
+                Err(error) if error.is_out_of_balance() && Instant::now() < until => tokio::time::sleep(PAUSE).await,
                 answer => return answer,
             }
         }
@@ -325,5 +335,16 @@ mod tests {
         .unwrap();
         let refused: Vec<&str> = answer.refused().map(|value| value.name.as_str()).collect();
         assert_eq!(refused, ["plugin.name"]);
+    }
+
+    #[test]
+    fn a_group_that_finds_its_balance_is_asked_again() {
+        let refused = |status, message: &str| {
+            let (url, message) = ("http://c".to_owned(), message.to_owned());
+            WorkerError::Refused { url, status, message }.is_out_of_balance()
+        };
+        assert!(refused(409, "Cannot complete request because of a conflicting operation"));
+        assert!(refused(500, "Request cannot be completed because a rebalance is expected"));
+        assert!(!refused(500, "Failed to find any class"));
     }
 }

@@ -1,6 +1,6 @@
 //! Why a statement failed, by what can be done about it.
 
-use std::error::Error;
+use settle_core::causes::chain;
 
 /// What can be done about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,8 +75,4 @@ impl From<mysql_async::Error> for DatabaseError {
         };
         Self::new(kind, format!("{} ({})", server.message, server.code))
     }
-}
-
-fn chain(error: &dyn Error) -> String {
-    crate::exit::chain(error)
 }

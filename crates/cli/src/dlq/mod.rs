@@ -8,11 +8,12 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::Path;
 
 use settle_core::dead_letter::ErrorClass;
+use settle_core::position::Place;
 use settle_core::sink::SinkError;
 use settle_engine::config::Config;
 use settle_engine::dead_letter::{Contents, DeadLetterLog, Entry, Found, Resolution};
 
-use crate::args::dlq::{DlqArgs, DlqCommand, Filter};
+use crate::args::{DlqArgs, DlqCommand, Filter};
 use crate::exit::{self, Exit, fail};
 
 /// Letters that are marked at once.
@@ -106,8 +107,7 @@ fn selected<'a>(contents: &'a Contents, filter: &Filter, resolved_too: bool) -> 
 
 fn matches(filter: &Filter, entry: &Entry) -> bool {
     let record = &entry.record;
-    let is_named = |(partition, offset): &(_, _)| *partition == record.partition && *offset == record.offset;
-    (filter.origins.is_empty() || filter.origins.iter().any(is_named))
+    (filter.origins.is_empty() || filter.origins.contains(&record.place()))
         && filter.class.as_ref().is_none_or(|class| *class == entry.class)
         && filter.table.as_ref().is_none_or(|table| entry.table.as_ref() == Some(table))
         && filter.topic.as_ref().is_none_or(|topic| **topic == *record.partition.topic)
@@ -115,11 +115,10 @@ fn matches(filter: &Filter, entry: &Entry) -> bool {
         && filter.until.is_none_or(|until| entry.failed_at < until)
 }
 
-fn show(contents: &Contents, (partition, offset): &crate::args::dlq::Place) -> Exit {
-    let here = |found: &&Found| found.entry.record.partition == *partition && found.entry.record.offset == *offset;
-    let found: Vec<&Found> = contents.letters.iter().filter(here).collect();
+fn show(contents: &Contents, origin: &Place) -> Exit {
+    let found: Vec<&Found> = contents.letters.iter().filter(|found| found.entry.record.place() == *origin).collect();
     if found.is_empty() {
-        eprintln!("settle: no dead letter comes from {partition}:{offset}; `settle dlq ls --all` lists them");
+        eprintln!("settle: no dead letter comes from {origin}; `settle dlq ls --all` lists them");
         return Exit::Contract;
     }
     // More than one where the topic was made anew.

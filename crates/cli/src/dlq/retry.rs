@@ -4,11 +4,12 @@ use settle_core::sink::SinkError;
 use settle_engine::config::Config;
 use settle_engine::dead_letter::retry::{Fate, Retried, retry};
 use settle_engine::dead_letter::{Contents, DeadLetterLog, Entry, Found, Resolution};
-use settle_engine::pipeline;
+use settle_engine::{inspection, pipeline};
 
 use super::{MARKED, hint, listing, matches, print};
-use crate::args::dlq::Filter;
+use crate::args::Filter;
 use crate::exit::{self, Exit};
+use crate::prove::throwaway;
 
 /// Reasons that are printed.
 const LISTED: usize = 20;
@@ -20,34 +21,41 @@ pub(super) async fn run(
     filter: &Filter,
     dry_run: bool,
 ) -> Result<Exit, SinkError> {
-    let open: Vec<&Found> = contents.letters.iter().filter(|found| found.resolved.is_none()).collect();
-    let meant: Vec<usize> = (0..open.len()).filter(|&at| matches(filter, &open[at].entry)).collect();
+    let letters = &contents.letters;
+    let is_meant = |found: &Found| found.resolved.is_none() && matches(filter, &found.entry);
+    let meant: Vec<usize> = (0..letters.len()).filter(|&at| is_meant(&letters[at])).collect();
     if meant.is_empty() {
         print("no open dead letter is meant\n");
         hint(filter);
         return Ok(Exit::Done);
     }
     if dry_run {
-        let meant: Vec<&Found> = meant.iter().map(|&at| open[at]).collect();
+        let meant: Vec<&Found> = meant.iter().map(|&at| &letters[at]).collect();
         print(&listing::table(&meant, usize::MAX));
         print("would be retried\n");
         return Ok(Exit::Done);
     }
-    let entries: Vec<&Entry> = open.iter().map(|found| &found.entry).collect();
-    let mut sink = pipeline::sink(config)?;
-    let (retried, error) = match retry(&mut *sink, &entries, &meant).await {
+    // Who opens partitions fences whoever of its group opened them before: not the pipeline that runs.
+    let mut beside = config.clone();
+    beside.source.group = throwaway(&config.source.group, "retry", 1);
+    let mut sink = pipeline::sink(&beside)?;
+    let (retried, error) = match retry(&mut *sink, letters, &meant).await {
         Ok(retried) => (retried, None),
         Err((retried, error)) => (retried, Some(error)),
     };
-    let settled: Vec<&Entry> =
-        retried.fates.iter().filter(|(_, fate)| matches!(fate, Fate::Settled)).map(|(at, _)| entries[*at]).collect();
+    drop(sink);
+    if let Err(error) = inspection::forget_places(&beside, &beside.source.group).await {
+        eprintln!("settle: places of the retry are left in the destination: {}", exit::chain(&error));
+    }
+    let is_settled = |(_, fate): &&(usize, Fate)| matches!(fate, Fate::Settled);
+    let settled: Vec<&Entry> = retried.fates.iter().filter(is_settled).map(|(at, _)| &letters[*at].entry).collect();
     for settled in settled.chunks(MARKED) {
         log.resolve(settled, Resolution::Retried).await?;
     }
-    Ok(report(&entries, &retried, settled.len(), meant.len(), error.as_ref()))
+    Ok(report(letters, &retried, settled.len(), meant.len(), error.as_ref()))
 }
 
-fn report(entries: &[&Entry], retried: &Retried, settled: usize, meant: usize, error: Option<&SinkError>) -> Exit {
+fn report(letters: &[Found], retried: &Retried, settled: usize, meant: usize, error: Option<&SinkError>) -> Exit {
     print(&format!(
         "retried {settled} of {meant}: {} rows applied, {} stale (the destination has as new or newer), {} superseded\n",
         retried.applied, retried.stale, retried.superseded
@@ -56,7 +64,7 @@ fn report(entries: &[&Entry], retried: &Retried, settled: usize, meant: usize, e
     for (at, fate) in &retried.fates {
         let Fate::Stays(reason) = fate else { continue };
         if listed < LISTED {
-            print(&format!("stays: {}: {}\n", entries[*at].record.place(), listing::one_line(reason)));
+            print(&format!("stays: {}: {}\n", letters[*at].entry.record.place(), listing::one_line(reason)));
         }
         listed += 1;
     }

@@ -58,6 +58,7 @@ async fn prove(config: &Config, args: &ProveArgs) -> Result<Exit, Exit> {
     listen(stopper).map_err(|error| fail(Exit::Bug, &error))?;
     refuse_without_guard(config, "prove")?;
     let log = inspection::survey(config).await.map_err(|error| fail(exit::of_source(&error), &error))?;
+    inspection::refuse_made_anew(config, &log).await.map_err(|error| fail(exit::of_run(&error), &error))?;
     let ends: Ends = log.iter().map(|part| (part.partition.clone(), part.settled())).collect();
     print!("{}", text::log(&log, &config.source.group));
     if args.fresh {

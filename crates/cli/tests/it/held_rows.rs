@@ -56,6 +56,39 @@ async fn what_stands_on_a_dead_letter_comes_back_behind_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_stands_on_a_dropped_letter_is_not_applied_and_its_row_stays_held_until_it_is_whole() {
+    for into_clickhouse in [false, true] {
+        let mut pairs: Pairs =
+            vec![record(1, 10, "old", 10), record(1, 3_000_000_000, "new", 20), record(1, 12, UNSENT, 30)];
+        let line = Line::with_texts(into_clickhouse, &pairs, &["note"]).await;
+        line.one_by_one();
+        assert_eq!(line.run().dead_lettered, 2);
+        let old = json!([{"id": "1", "n": "10", "note": "old"}]);
+        assert_eq!(line.dlq(&["drop", "shop:0:1", "--yes"]).0, 0);
+        // A row of 12 and "old" never was.
+        let (code, said) = line.dlq(&["retry"]);
+        assert!(code == 5 && said.contains("shop:0:1") && said.contains("was dropped"), "{said}");
+        assert_eq!(line.rows().await, old);
+        assert_eq!(line.dlq(&["drop", "--yes", "shop:0:2"]).0, 0);
+        pairs.push(record(1, 13, UNSENT, 40));
+        line.capture(&pairs);
+        assert_eq!(line.run().dead_lettered, 1, "still nobody knows the note");
+        // A whole row mends it, as a dead letter that is retried, too.
+        line.dlq(&["drop", "--yes", "shop:0:3"]);
+        pairs.extend([record(1, 4_000_000_000, "newest", 50), record(1, 15, UNSENT, 60)]);
+        line.capture(&pairs);
+        assert_eq!(line.run().dead_lettered, 2);
+        line.mend().await;
+        let (code, said) = line.dlq(&["retry"]);
+        assert!(code == 0 && said.starts_with("retried 2 of 2"), "{said}");
+        pairs.push(record(1, 16, UNSENT, 70));
+        line.capture(&pairs);
+        assert_eq!(line.run().dead_lettered, 0);
+        assert_eq!(line.rows().await, json!([{"id": "1", "n": "16", "note": "newest"}]));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_retry_does_not_guess_what_the_run_refused() {
     for into_clickhouse in [false, true] {
         let (_, value) = record(2, 20, "no key", 20);

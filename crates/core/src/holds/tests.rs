@@ -107,3 +107,17 @@ fn a_partition_that_is_opened_again_has_the_holds_that_the_destination_recorded(
     holds.open([&partition].into_iter(), vec![Hold { partition: partition.clone(), key, held }]);
     assert_eq!(follows(&mut holds, &update(MASKED, 8)), Some(3));
 }
+
+#[test]
+fn a_release_does_not_lift_the_hold_of_a_letter_that_it_does_not_know() {
+    let (partition, key) = (Partition::new("t", 0), update(WHOLE, 0).key);
+    let mut holds = holds_of(&[5, 7]);
+    holds.take_notes();
+    holds.release(&partition, &key, 5);
+    assert_eq!(holds.of(&partition, &key), Some(Held { first: 5, last: 7 }));
+    assert_eq!(holds.take_notes(), []);
+    holds.release(&partition, &key, 7);
+    assert!(holds.is_empty());
+    // One that comes in while this is on its way to the destination is behind it.
+    assert_eq!(holds.take_notes()[0].now, HoldState::Lifted(8));
+}

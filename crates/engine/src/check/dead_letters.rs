@@ -3,10 +3,12 @@
 //! A run opens it when it sets the first one aside, and pauses there while it cannot: nothing here
 //! keeps a run from starting.
 
+use settle_core::causes::chain;
+
 use super::{can_be_made, count};
 use crate::config::dlq::{DlqConfig, DlqPlace};
 use crate::dead_letter::DeadLetterLog;
-use crate::finding::{Finding, chain};
+use crate::finding::Finding;
 use crate::sampling::Sample;
 
 /// Where dead letters go, whether they could be written, and whether the sample has too many.
@@ -15,9 +17,9 @@ pub(crate) async fn findings(dlq: &DlqConfig, group: &str, sample: &Sample) -> V
         DlqPlace::File { path } => format!("the file {}", path.display()),
         DlqPlace::Topic { brokers, topic, .. } => format!("topic {topic} on {brokers}"),
     };
-    let mut findings = vec![match DeadLetterLog::new(dlq, group).read().await {
-        Ok(contents) => {
-            let open = count(contents.summary().open, "open letter", "open letters");
+    let mut findings = vec![match DeadLetterLog::new(dlq, group).summary().await {
+        Ok(summary) => {
+            let open = count(summary.open, "open letter", "open letters");
             Finding::note(format!("records that cannot be applied are set aside in {place}, which holds {open}"))
         }
         Err(error) => cannot(&place, &chain(&error)),

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use settle_core::refusal::Refusal;
+use settle_core::refusal::{Reason, Refusal};
 
 use super::log::Place;
 use super::{count, listed};
@@ -106,7 +106,12 @@ fn of_topic(topic: &str, seen: &Seen) -> Vec<Finding> {
 /// Refused records by their reason, each with the first place.
 fn refused(sample: &Sample, places: &[Place]) -> Vec<Finding> {
     let mut kinds: BTreeMap<(bool, String), (u64, &Refusal)> = BTreeMap::new();
-    for refusal in &sample.refusals {
+    let mut refusals: Vec<&Refusal> = sample.refusals.iter().collect();
+    refusals.sort_by_key(|refusal| refusal.place.clone());
+    // A new log begins once, with the first of its records: the others are of it.
+    let mut anew = BTreeSet::new();
+    refusals.retain(|refusal| !matches!(refusal.reason, Reason::NewLog(_)) || anew.insert(&refusal.place.partition));
+    for refusal in refusals {
         let passed = places.iter().any(|place| {
             place.assignment.partition == refusal.place.partition
                 && place.committed().is_some_and(|to| refusal.place.offset < to)

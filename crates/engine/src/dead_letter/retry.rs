@@ -2,10 +2,11 @@
 //! the destination, with the version that it had.
 //!
 //! The guard makes it harmless at any time, beside a running pipeline too: a row that is newer
-//! stays. No offset moves. A letter that leaves columns out (TOAST) waits for the open letters of
-//! its row before it: the values may be theirs.
+//! stays. No offset moves. A letter that leaves columns out (TOAST) needs those of its row before it
+//! to be in the destination: the values may be theirs. One of them that was dropped is missing there
+//! until a record brings the whole row.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use bytes::Bytes;
 use settle_core::batch::Batch;
@@ -15,10 +16,10 @@ use settle_core::holds::Holds;
 use settle_core::key::Key;
 use settle_core::lane::{Fed, Lane, LoneTombstones, Past};
 use settle_core::policy::{Verdict, decide};
-use settle_core::position::{Offset, Partition, Place, TopicId};
+use settle_core::position::{Partition, Place, TopicId};
 use settle_core::sink::{FailureKind, Outcome, PlacedPartition, Places, Sink, SinkError};
 
-use super::Entry;
+use super::{Found, Resolution};
 
 /// Letters that are tried at once.
 const CHUNK: usize = 500;
@@ -45,24 +46,29 @@ pub struct Retried {
     pub superseded: u64,
 }
 
-/// A letter of one row.
+/// What tells one row from another.
 type RowOf = (TopicId, Partition, Option<Bytes>);
 
-/// Tries `letters[selected]`, which are in order of origin; `letters` are all open ones. Ends early
-/// where the destination is away.
+fn row_of(letter: &Found) -> RowOf {
+    let record = &letter.entry.record;
+    (letter.entry.topic_id, record.partition.clone(), record.key.clone())
+}
+
+/// Tries `letters[selected]`; `letters` are all of the pipeline, in order of origin. Ends early where
+/// the destination is away.
 pub async fn retry(
     sink: &mut dyn Sink,
-    letters: &[&Entry],
+    letters: &[Found],
     selected: &[usize],
 ) -> Result<Retried, (Retried, SinkError)> {
     let mut retried = Retried::default();
-    let mut open: HashSet<usize> = (0..letters.len()).collect();
+    let mut states: Vec<Option<Resolution>> = letters.iter().map(|found| found.resolved).collect();
     let mut selected = selected.iter().copied().peekable();
     while let Some(&first) = selected.peek() {
         // The sink knows one incarnation of a topic at a time.
-        let topic_id = letters[first].topic_id;
+        let topic_id = letters[first].entry.topic_id;
         let mut group = Vec::new();
-        while let Some(at) = selected.next_if(|&at| letters[at].topic_id == topic_id) {
+        while let Some(at) = selected.next_if(|&at| letters[at].entry.topic_id == topic_id) {
             group.push(at);
         }
         let mut attempt = match Attempt::open(sink, letters, &group).await {
@@ -70,11 +76,11 @@ pub async fn retry(
             Err(error) => return Err((retried, error)),
         };
         for chunk in group.chunks(CHUNK) {
-            if let Err(error) = attempt.chunk(chunk, &mut open, &mut retried).await {
+            if let Err(error) = attempt.chunk(chunk, &mut states, &mut retried).await {
                 return Err((retried, error));
             }
         }
-        if let Err(error) = attempt.release(&open).await {
+        if let Err(error) = attempt.release(&states).await {
             return Err((retried, error));
         }
     }
@@ -84,31 +90,40 @@ pub async fn retry(
 /// The letters of one topic incarnation.
 struct Attempt<'a> {
     sink: &'a mut dyn Sink,
-    letters: &'a [&'a Entry],
+    letters: &'a [Found],
     topic_id: TopicId,
     places: Places,
+    holds: Holds,
+    /// The letters of each row, in order of origin.
+    rows: HashMap<RowOf, Vec<usize>>,
     settled: Vec<(Partition, Key, RowOf)>,
 }
 
 impl<'a> Attempt<'a> {
-    async fn open(sink: &'a mut dyn Sink, letters: &'a [&'a Entry], group: &[usize]) -> Result<Attempt<'a>, SinkError> {
-        let topic_id = letters[group[0]].topic_id;
+    async fn open(sink: &'a mut dyn Sink, letters: &'a [Found], group: &[usize]) -> Result<Attempt<'a>, SinkError> {
+        let topic_id = letters[group[0]].entry.topic_id;
         let mut parts: Vec<PlacedPartition> = Vec::new();
         for &at in group {
-            let partition = &letters[at].record.partition;
+            let partition = &letters[at].entry.record.partition;
             if !parts.iter().any(|part| part.partition == *partition) {
                 parts.push(PlacedPartition { topic_id, partition: partition.clone() });
             }
         }
-        let places = sink.open(&parts).await?;
-        Ok(Attempt { sink, letters, topic_id, places, settled: Vec::new() })
+        let mut places = sink.open(&parts).await?;
+        let mut holds = Holds::default();
+        holds.open(parts.iter().map(|part| &part.partition), std::mem::take(&mut places.holds));
+        let mut rows: HashMap<RowOf, Vec<usize>> = HashMap::new();
+        for at in 0..letters.len() {
+            rows.entry(row_of(&letters[at])).or_default().push(at);
+        }
+        Ok(Attempt { sink, letters, topic_id, places, holds, rows, settled: Vec::new() })
     }
 
     /// All at once; one by one where a row among them is refused.
     async fn chunk(
         &mut self,
         chunk: &[usize],
-        open: &mut HashSet<usize>,
+        states: &mut [Option<Resolution>],
         retried: &mut Retried,
     ) -> Result<(), SinkError> {
         let mut read = Vec::new();
@@ -119,12 +134,12 @@ impl<'a> Attempt<'a> {
             }
         }
         let together = read.len() > 1 && !read.iter().any(|(_, fed)| is_masked(&fed.event));
-        if together && let Ok(batch) = self.batch(read.iter().map(|(at, fed)| (*at, copied(fed)))) {
+        if together && let Ok(batch) = self.batch(read.iter().map(|(at, fed)| (*at, fed.clone()))) {
             match self.apply(&batch).await {
                 Ok(outcome) => {
                     count(&batch, outcome, retried);
                     for (at, fed) in &read {
-                        self.settle(*at, &fed.event, open, retried);
+                        self.settle(*at, &fed.event, states, retried);
                     }
                     return Ok(());
                 }
@@ -134,16 +149,13 @@ impl<'a> Attempt<'a> {
         }
         for (at, fed) in read {
             // Asked only now: the letter before it may just have been settled.
-            if is_masked(&fed.event)
-                && let Some(before) = self.open_before(at, open)
+            if let Event::Change(change) = &fed.event
+                && let Some(reason) = self.lacks(at, change, states)
             {
-                let reason = format!(
-                    "it leaves out columns whose values may be in the dead letter {before} of its row; retry that one first"
-                );
                 retried.fates.push((at, Fate::Stays(reason)));
                 continue;
             }
-            let event = copied(&fed).event;
+            let event = fed.event.clone();
             let batch = match self.batch([(at, fed)]) {
                 Ok(batch) => batch,
                 Err(reason) => {
@@ -154,7 +166,7 @@ impl<'a> Attempt<'a> {
             match self.apply(&batch).await {
                 Ok(outcome) => {
                     count(&batch, outcome, retried);
-                    self.settle(at, &event, open, retried);
+                    self.settle(at, &event, states, retried);
                 }
                 Err(error) if is_of_a_row(&error) => retried.fates.push((at, Fate::Stays(error.to_string()))),
                 Err(error) => return Err(error),
@@ -165,7 +177,7 @@ impl<'a> Attempt<'a> {
 
     /// The record as an event, with the version that it had where that is known.
     fn read(&self, at: usize) -> Result<Fed, String> {
-        let entry = self.letters[at];
+        let entry = &self.letters[at].entry;
         if let Some(bytes) = entry.truncated {
             return Err(format!(
                 "its value ({bytes} bytes) was too big for the queue; once what made it fail is mended, read it again from its \
@@ -197,24 +209,44 @@ impl<'a> Attempt<'a> {
         Ok(fed)
     }
 
-    fn row_of(&self, at: usize) -> RowOf {
-        let record = &self.letters[at].record;
-        (self.topic_id, record.partition.clone(), record.key.clone())
+    /// Why the values that a change leaves out may not be in the destination; none if they are.
+    fn lacks(&self, at: usize, change: &Change, states: &[Option<Resolution>]) -> Option<String> {
+        if change.is_whole() {
+            return None;
+        }
+        let held = self.holds.of(&change.record.partition, &change.key);
+        match self.missing(&row_of(&self.letters[at]), at, states)? {
+            (before, None) => Some(format!(
+                "it leaves out columns whose values may be in the dead letter {before} of its row; retry that one first"
+            )),
+            // Where the row is not held any more, a whole one has come since.
+            (before, Some(_)) => held.map(|_| {
+                format!(
+                    "it leaves out columns whose values may have been in the dead letter {before} of its row, which was \
+                     dropped; drop this one, too: a later record of the whole row, or a new snapshot of it, makes it right"
+                )
+            }),
+        }
     }
 
-    fn open_before(&self, at: usize, open: &HashSet<usize>) -> Option<Place> {
-        let row = self.row_of(at);
-        (0..at)
-            .find(|&other| {
-                open.contains(&other) && self.letters[other].topic_id == self.topic_id && self.row_of(other) == row
-            })
-            .map(|other| self.letters[other].record.place())
+    /// The last letter of a row before `end` whose values are not in the destination, and what was done about it.
+    fn missing(&self, row: &RowOf, end: usize, states: &[Option<Resolution>]) -> Option<(Place, Option<Resolution>)> {
+        let mut missing = None;
+        for &at in self.rows.get(row).into_iter().flatten().take_while(|&&at| at < end) {
+            match states[at] {
+                // A whole row needs nothing of what was before it.
+                Some(Resolution::Retried) if self.read(at).is_ok_and(|fed| !is_masked(&fed.event)) => missing = None,
+                Some(Resolution::Retried) => {}
+                state => missing = Some((self.letters[at].entry.record.place(), state)),
+            }
+        }
+        missing
     }
 
     fn batch(&self, read: impl IntoIterator<Item = (usize, Fed)>) -> Result<Batch, String> {
         let mut fold = Fold::new(Limits { max_rows: usize::MAX, max_bytes: usize::MAX, max_age_ms: u64::MAX });
         for (at, Fed { event, floor, .. }) in read {
-            let Place { partition, offset } = self.letters[at].record.place();
+            let Place { partition, offset } = self.letters[at].entry.record.place();
             if fold.must_cut_before(&event) {
                 return Err("the schema of its table changes".to_owned());
             }
@@ -227,36 +259,31 @@ impl<'a> Attempt<'a> {
         Ok(self.sink.apply(batch).await?.outcome)
     }
 
-    fn settle(&mut self, at: usize, event: &Event, open: &mut HashSet<usize>, retried: &mut Retried) {
-        open.remove(&at);
+    fn settle(&mut self, at: usize, event: &Event, states: &mut [Option<Resolution>], retried: &mut Retried) {
+        states[at] = Some(Resolution::Retried);
         if let Event::Change(change) = event {
-            self.settled.push((change.record.partition.clone(), change.key.clone(), self.row_of(at)));
+            self.settled.push((change.record.partition.clone(), change.key.clone(), row_of(&self.letters[at])));
         }
         retried.fates.push((at, Fate::Settled));
     }
 
-    /// Rows without an open letter are not held any more.
-    async fn release(&mut self, open: &HashSet<usize>) -> Result<(), SinkError> {
-        let still: HashSet<RowOf> =
-            open.iter().filter(|&&at| self.letters[at].topic_id == self.topic_id).map(|&at| self.row_of(at)).collect();
-        let mut holds = Holds::default();
-        let partitions: Vec<Partition> = self.places.holds.iter().map(|hold| hold.partition.clone()).collect();
-        holds.open(partitions.iter(), std::mem::take(&mut self.places.holds));
-        for (partition, key, row) in &self.settled {
-            if !still.contains(row) {
-                holds.release(partition, key);
+    /// Rows whose letters are all in the destination are not held any more.
+    async fn release(&mut self, states: &[Option<Resolution>]) -> Result<(), SinkError> {
+        for (partition, key, row) in std::mem::take(&mut self.settled) {
+            if self.missing(&row, self.letters.len(), states).is_some() {
+                continue;
+            }
+            // A letter that was written since the queue was read is not among them.
+            if let Some(&last) = self.rows.get(&row).and_then(|known| known.last()) {
+                self.holds.release(&partition, &key, self.letters[last].entry.record.offset);
             }
         }
-        let notes: Vec<_> = holds.take_notes();
+        let notes: Vec<_> = self.holds.take_notes();
         if notes.is_empty() {
             return Ok(());
         }
         self.apply(&Batch::of_notes(notes)).await.map(|_| ())
     }
-}
-
-fn copied(fed: &Fed) -> Fed {
-    Fed { event: fed.event.clone(), floor: fed.floor.clone(), full: fed.full }
 }
 
 fn is_masked(event: &Event) -> bool {
@@ -273,14 +300,4 @@ fn count(batch: &Batch, outcome: Outcome, retried: &mut Retried) {
     retried.stale += outcome.stale;
     retried.superseded += tally.superseded + tally.control;
     retried.applied += tally.truncates;
-}
-
-/// The place of a letter, as people write it: `topic:partition:offset`.
-pub fn place(text: &str) -> Result<(Partition, Offset), String> {
-    let parsed = || {
-        let (rest, offset) = text.rsplit_once(':')?;
-        let (topic, number) = rest.rsplit_once(':')?;
-        Some((Partition::new(topic, number.parse().ok()?), offset.parse().ok().filter(|offset| *offset >= 0)?))
-    };
-    parsed().ok_or_else(|| format!("\"{text}\" is not topic:partition:offset"))
 }

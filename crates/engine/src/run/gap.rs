@@ -2,44 +2,62 @@
 
 use settle_core::epoch::Boundary;
 use settle_core::position::{Partition, TopicId};
-use settle_core::sink::Places;
+use settle_core::sink::{PlacedPartition, Places};
 
 use super::RunError;
 use crate::source::{Assignment, GroupOffsets, SourceError, SourceFailure};
 
 /// Refuses partitions whose offsets do not fit what the destination records of them.
 pub(crate) fn refuse(assignments: &[Assignment], places: &Places, group: &GroupOffsets) -> Result<(), RunError> {
+    let placed = |assignment: &Assignment| {
+        let partition = assignment.partition.clone();
+        assignment.topic_id.map(|topic_id| PlacedPartition { topic_id, partition })
+    };
+    let parts: Vec<PlacedPartition> = assignments.iter().filter_map(placed).collect();
+    refuse_made_anew(&parts, places, group)?;
     for assignment in assignments {
         let Some(topic_id) = assignment.topic_id else { continue };
-        let problem = made_anew(assignments, assignment, topic_id, places, group)
-            .or_else(|| lost_offsets(assignment, topic_id, places, group))
+        let problem = lost_offsets(assignment, topic_id, places, group)
             .or_else(|| other_epoch(assignment, topic_id, places, group));
         if let Some(message) = problem {
-            return Err(RunError::Source(SourceError::new(SourceFailure::Contract, message)));
+            return Err(contract(message));
         }
     }
     Ok(())
 }
 
-/// The group had offsets in another incarnation of the topic, and no epoch says that this one is new.
-/// Kafka deletes a group's offsets with a topic, so the destination alone remembers.
-fn made_anew(
-    all: &[Assignment],
-    assignment: &Assignment,
-    topic_id: TopicId,
+/// Refuses topics of which the group had offsets in another incarnation, where no epoch says that this
+/// one is new. Kafka deletes a group's offsets with a topic, so the destination alone remembers.
+/// `places` are those of the pipeline's own group, also for a pass that is another's.
+pub(crate) fn refuse_made_anew(
+    parts: &[PlacedPartition],
     places: &Places,
     group: &GroupOffsets,
-) -> Option<String> {
-    let Partition { topic, .. } = &assignment.partition;
+) -> Result<(), RunError> {
     // A capture is a log of its own each time.
-    group.move_command.as_ref()?;
-    let former = places.former_topic(topic_id, topic)?;
-    if !places.epochs_of(topic_id, &assignment.partition).is_empty() {
+    if group.move_command.is_none() {
+        return Ok(());
+    }
+    match parts.iter().find_map(|part| made_anew(parts, part, places)) {
+        Some(message) => Err(contract(message)),
+        None => Ok(()),
+    }
+}
+
+fn contract(message: String) -> RunError {
+    RunError::Source(SourceError::new(SourceFailure::Contract, message))
+}
+
+fn made_anew(all: &[PlacedPartition], part: &PlacedPartition, places: &Places) -> Option<String> {
+    let PlacedPartition { topic_id, partition: Partition { topic, .. } } = part;
+    let former = places.former_topic(*topic_id, topic)?;
+    let lacks_epoch = |part: &PlacedPartition| places.epochs_of(part.topic_id, &part.partition).is_empty();
+    if !lacks_epoch(part) {
         return None;
     }
     let begins: Vec<String> = all
         .iter()
-        .filter(|other| other.partition.topic == *topic && places.epochs_of(topic_id, &other.partition).is_empty())
+        .filter(|other| other.partition.topic == *topic && lacks_epoch(other))
         .map(|other| format!("{}:0", other.partition))
         .collect();
     Some(format!(
@@ -101,7 +119,6 @@ fn other_epoch(assignment: &Assignment, topic_id: TopicId, places: &Places, grou
 #[cfg(test)]
 mod tests {
     use settle_core::epoch::Epoch;
-    use settle_core::sink::PlacedPartition;
     use settle_core::standing::Standing;
 
     use super::*;

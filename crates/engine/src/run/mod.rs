@@ -27,7 +27,7 @@ use settle_core::sink::{Sink, SinkError};
 
 pub use burial::TooMany;
 pub use flow::run;
-pub(crate) use gap::refuse as refuse_gap;
+pub(crate) use gap::{refuse as refuse_gap, refuse_made_anew};
 pub(crate) use owners::Owners;
 pub use report::{End, Report};
 

@@ -4,9 +4,11 @@
 //! every earlier one is durable. A batch with a poison row is applied in pieces, its dead letters
 //! are made safe, and only what is left of it, with the spans, proves anything.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use settle_core::batch::Batch;
+use settle_core::dead_letter::DeadLetter;
 use settle_core::holds::Holds;
 use settle_core::policy::{Verdict, decide};
 use settle_core::position::{Partition, TopicId};
@@ -51,7 +53,7 @@ pub(super) async fn write(
     let Destination { sink, dead_letters, skips } = destination;
     let burial = dead_letters.map(|(store, limit)| Burial::new(store, limit));
     let holds = if skips { Holds::unnoted() } else { Holds::default() };
-    let mut writer = Writer { sink, burial, holds, topic_ids: HashMap::new() };
+    let mut writer = Writer { sink, burial, holds, topic_ids: HashMap::new(), without_key: BTreeSet::new() };
     while let Some(order) = orders.recv().await {
         let mut attempts = Attempts::new(patience, &pause);
         match order {
@@ -106,6 +108,8 @@ struct Writer {
     burial: Option<Burial>,
     holds: Holds,
     topic_ids: HashMap<Partition, TopicId>,
+    /// Topics with a dead letter of which nobody knows the row.
+    without_key: BTreeSet<Arc<str>>,
 }
 
 impl Writer {
@@ -137,6 +141,16 @@ impl Writer {
     }
 
     async fn finish(&mut self, pending: &Pending, attempts: &mut Attempts<'_>) -> Result<u64, SinkError> {
+        if let Pending::Sweep(_, sweep) = pending
+            && self.without_key.contains(&sweep.topic)
+        {
+            let context = format!(
+                "a dead letter of topic {} has no key that could be read: the source may have its row still; have the \
+                 connector take the snapshot once more, and compare with the source",
+                sweep.topic
+            );
+            return Err(SinkError::new(FailureKind::Contract, format!("sweep ghosts of {}", sweep.table), context));
+        }
         loop {
             match self.sink.finish(pending).await {
                 Ok(rows) => return Ok(rows),
@@ -152,13 +166,18 @@ impl Writer {
         attempts: &mut Attempts<'_>,
         buried: &mut Buried,
     ) -> Result<(Box<Batch>, Durable), RunError> {
-        let Self { sink, burial, holds, topic_ids } = self;
+        let Self { sink, burial, holds, topic_ids, without_key } = self;
+        let mut note_keys = |letters: &[DeadLetter]| {
+            let nameless = letters.iter().filter(|letter| letter.key.is_none());
+            without_key.extend(nameless.map(|letter| letter.record.partition.topic.clone()));
+        };
         if let Some(burial) = burial {
             burial.read(batch.tally().read);
         }
         let mut pieces = match prepare(batch, holds) {
             Ready::Pieces(pieces) => pieces,
             Ready::Whole(letters, batch) => {
+                note_keys(&letters);
                 if let Some(burial) = burial {
                     burial.write(letters, topic_ids, attempts, buried).await?;
                 }
@@ -183,6 +202,7 @@ impl Writer {
             burial.check(pieces.dead_letters())?;
         }
         let (letters, rest) = pieces.finish();
+        note_keys(&letters);
         burial.write(letters, topic_ids, attempts, buried).await?;
         let proof = apply(sink, &rest, attempts).await.map_err(RunError::Sink)?;
         Ok((Box::new(rest), proof))

@@ -1,6 +1,8 @@
 //! Destinations, one folder each.
 
 pub mod clickhouse;
+mod held;
 pub mod plan;
+pub(crate) mod sql;
 pub mod sqlite;
 mod unsent;

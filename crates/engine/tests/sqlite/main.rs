@@ -4,6 +4,7 @@
 mod check;
 mod database;
 mod evolution;
+mod fence;
 mod holds;
 mod key_changes;
 mod locks;

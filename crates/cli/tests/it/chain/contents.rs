@@ -1,6 +1,7 @@
 //! What a table holds, at the source and in a destination, and where the two differ.
 
 use settle::compare::{TextRow, TextTable, sqlite_rows};
+use settle::database::{Address, Engine, Session};
 use settle::simulate::Table;
 use settle_testkit::clickhouse::Client;
 
@@ -30,6 +31,21 @@ pub fn in_sqlite(path: &std::path::Path, of: Table, columns: &[(String, Kind)]) 
     let connection = rusqlite::Connection::open(path).unwrap();
     let rows = sqlite_rows(&connection, &format!("SELECT {} FROM {}", selected.join(", "), of.name())).unwrap();
     table(of, columns, rows.into_iter())
+}
+
+/// A table of a PostgreSQL, MySQL or MariaDB.
+pub async fn in_server(url: &str, of: Table, columns: &[(String, Kind)]) -> TextTable {
+    // Its times are in UTC.
+    let mut session = Session::open(&Address::parse(url).unwrap()).await.unwrap();
+    let select = |(name, kind): &(String, Kind)| match (kind, session.engine()) {
+        (Kind::Bytes, Engine::Postgres) => format!("encode({name}, 'hex')"),
+        (Kind::Bytes, Engine::MySql) => format!("hex({name})"),
+        _ => name.clone(),
+    };
+    let selected: Vec<String> = columns.iter().map(select).collect();
+    let rows = session.rows(&format!("SELECT {} FROM {}", selected.join(", "), of.name())).await.unwrap();
+    let named = |row: Vec<Option<String>>| columns.iter().map(|(name, _)| name.clone()).zip(row).collect();
+    table(of, columns, rows.into_iter().map(named))
 }
 
 /// What a reader of ClickHouse asks: the view, or the table itself with `FINAL`.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use settle::compare::TextTable;
 use settle::simulate::Table;
 use settle_testkit::kafka;
 use settle_testkit::services::is_full;
@@ -11,7 +12,7 @@ use super::connector::Connector;
 use super::contents::{Reading, differences, in_clickhouse, in_sqlite};
 use super::history::Log;
 use super::leftovers::Leftovers;
-use super::pipeline::{IntoClickHouse, IntoSqlite, TABLES};
+use super::pipeline::{Instance, IntoClickHouse, IntoSqlite, TABLES};
 use super::source::Source;
 use super::traffic::Traffic;
 use crate::child::until;
@@ -95,9 +96,7 @@ async fn drill(source: Source) {
     compare(&source, &sqlite, &clickhouse).await;
     assert_reports(&sqlite, &clickhouse);
     for instance in [&sqlite.instance, &clickhouse.one] {
-        let proved = instance.stage.settle(&["prove", "--times", "2"]).output().unwrap();
-        let said = [proved.stdout, proved.stderr].concat();
-        assert!(proved.status.success(), "prove: {}: {}", proved.status, String::from_utf8_lossy(&said));
+        prove(instance, "2");
     }
 }
 
@@ -125,23 +124,36 @@ async fn compare(source: &Source, sqlite: &IntoSqlite, clickhouse: &IntoClickHou
         {
             places.push((place, in_clickhouse(&clickhouse.database, table, &columns, reading).await));
         }
-        let mut known = BTreeMap::new();
-        for (place, actual) in &places {
-            let found = differences(&expected, actual);
-            if !found.is_empty() {
-                let (name, rows) = (table.name(), expected.rows.len());
-                told += &format!("{place}: {name}: {} differences, {rows} rows at the source\n", found.len());
-            }
-            for difference in found.into_iter().take(SHOWN) {
-                told += &format!("  {:?}: {}\n", difference.key, difference.what);
-                known.entry(difference.key).or_insert(difference.columns);
-            }
-        }
-        if !known.is_empty() {
-            told += &history(source, table, known).await;
-        }
+        told += &unlike(source, table, &expected, &places).await;
     }
     assert!(told.is_empty(), "a destination is not the source:\n{told}");
+}
+
+/// Where the destinations' tables differ from the source's, and what the log says of it; nothing if they are alike.
+pub async fn unlike(source: &Source, table: Table, expected: &TextTable, places: &[(&str, TextTable)]) -> String {
+    let (mut told, mut known) = (String::new(), BTreeMap::new());
+    for (place, actual) in places {
+        let found = differences(expected, actual);
+        if !found.is_empty() {
+            let (name, rows) = (table.name(), expected.rows.len());
+            told += &format!("{place}: {name}: {} differences, {rows} rows at the source\n", found.len());
+        }
+        for difference in found.into_iter().take(SHOWN) {
+            told += &format!("  {:?}: {}\n", difference.key, difference.what);
+            known.entry(difference.key).or_insert(difference.columns);
+        }
+    }
+    if !known.is_empty() {
+        told += &history(source, table, known).await;
+    }
+    told
+}
+
+/// `settle prove` as the pipeline of an instance says it.
+pub fn prove(instance: &Instance, times: &str) {
+    let proved = instance.stage.settle(&["prove", "--times", times]).output().unwrap();
+    let said = [proved.stdout, proved.stderr].concat();
+    assert!(proved.status.success(), "prove: {}: {}", proved.status, String::from_utf8_lossy(&said));
 }
 
 /// What the log says of some keys, and where it is kept.

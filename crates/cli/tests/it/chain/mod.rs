@@ -3,7 +3,7 @@
 //!
 //! `source` is the database, `traffic` writes to it, `connector` reads it, `pipeline` runs Settle behind the log,
 //! `contents` reads tables and says what differs, `history` what the log says of a key, `drill` is the order of
-//! events.
+//! events, and `servers` another one, into databases that have servers.
 #![allow(clippy::print_stderr, reason = "what a drill that failed leaves behind is told beside its message")]
 
 mod canonical;
@@ -13,5 +13,6 @@ mod drill;
 mod history;
 mod leftovers;
 mod pipeline;
+mod servers;
 mod source;
 mod traffic;

@@ -16,7 +16,7 @@ use crate::stage::{Report, Stage};
 pub const TABLES: [Table; 5] = [Table::Customers, Table::Orders, Table::OrderItems, Table::Documents, Table::Products];
 
 /// A pipeline as a file says it, but for its destination.
-fn configuration(source: &Source, group: &str, instance: &str) -> String {
+pub(super) fn configuration(source: &Source, group: &str, instance: &str) -> String {
     let topics: Vec<String> = TABLES.iter().map(|table| format!("\"{}\"", source.topic(*table))).collect();
     // Small batches, so that many of them are there to be killed in; a short session, so that the place of
     // a killed instance is soon taken.
@@ -39,7 +39,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    fn new(name: String, stage: Stage, configuration: &str) -> Self {
+    pub(super) fn new(name: String, stage: Stage, configuration: &str) -> Self {
         stage.write("settle.toml", configuration);
         Self { name, stage, run: None, reports: Vec::new(), kills: 0 }
     }
@@ -102,7 +102,7 @@ impl Drop for Instance {
 }
 
 /// What a group has committed, summed over its partitions.
-async fn committed(source: &Source, group: &str) -> i64 {
+pub(super) async fn committed(source: &Source, group: &str) -> i64 {
     let mut sum = 0;
     for table in TABLES {
         let places = kafka::committed(group, &source.topic(table)).await;

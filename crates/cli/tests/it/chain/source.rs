@@ -130,16 +130,7 @@ impl Source {
 
     /// What a table holds.
     pub async fn table(&self, table: Table, columns: &[(String, Kind)]) -> TextTable {
-        let select = |(name, kind): &(String, Kind)| match (kind, &self.server) {
-            (Kind::Bytes, Server::Postgres(_)) => format!("encode({name}, 'hex')"),
-            (Kind::Bytes, Server::MariaDb(_)) => format!("hex({name})"),
-            _ => name.clone(),
-        };
-        let selected: Vec<String> = columns.iter().map(select).collect();
-        let sql = format!("SELECT {} FROM {}", selected.join(", "), table.name());
-        let rows = self.session().await.rows(&sql).await.unwrap();
-        let named = |row: Vec<Option<String>>| columns.iter().map(|(name, _)| name.clone()).zip(row).collect();
-        contents::table(table, columns, rows.into_iter().map(named))
+        contents::in_server(&self.url(), table, columns).await
     }
 
     async fn execute(&self, sql: &str) {

@@ -29,6 +29,7 @@ use crate::epochs::placed;
 pub struct ClickHouseContents {
     pub(super) server: Server,
     target: Target,
+    group: String,
 }
 
 #[derive(Deserialize)]
@@ -55,7 +56,8 @@ struct FactRow {
 impl ClickHouseContents {
     /// The database of `config`. Sends nothing yet.
     pub fn new(config: ClickHouseConfig, target: Target) -> Result<Self, SinkError> {
-        Ok(Self { server: Server::new(config)?, target })
+        let group = config.group.clone();
+        Ok(Self { server: Server::new(config)?, target, group })
     }
 
     fn names(&self) -> &MetaNames {
@@ -184,7 +186,8 @@ impl ClickHouseContents {
         let (mut meta, client) = (Meta::new(&self.server.database), &self.server.client);
         let floors = meta.read_floors(client, parts).await?;
         let epochs = placed(&standings::epochs(&meta, client).await?, parts);
-        Ok(Places { floors, epochs, ..Places::default() })
+        let written = standings::of_group(&meta, client, &self.group, parts).await?;
+        Ok(Places { floors, epochs, written, ..Places::default() })
     }
 
     async fn read_facts(&self) -> Result<Vec<Fact>, SinkError> {

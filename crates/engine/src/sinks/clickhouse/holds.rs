@@ -15,9 +15,19 @@ use settle_core::sink::{FailureKind, PlacedPartition, SinkError};
 use super::client::Client;
 use super::meta::TABLE;
 use super::names::QualifiedName;
-use super::server::CONSISTENTLY;
+use super::server::{CONSISTENTLY, Server};
 
 const KIND: &str = "held";
+
+/// How many rows of a topic are held, in whichever partition.
+pub(crate) async fn count(server: &Server, topic_id: TopicId) -> Result<u64, SinkError> {
+    let name = QualifiedName::new(&server.database, TABLE);
+    let sql = format!(
+        "SELECT uniqExact(`partition`, `subject`) AS found FROM {name} FINAL \
+         WHERE kind = '{KIND}' AND `topic_id` = '{topic_id}'{CONSISTENTLY}"
+    );
+    server.client.number(&format!("reading {name}"), &sql).await
+}
 
 /// The facts of the partitions that were opened.
 pub(crate) struct HoldFacts {

@@ -9,12 +9,14 @@ use settle_core::position::TopicId;
 use settle_core::sink::{FailureKind, Pending, PlacedPartition, Seen, SinkError, Sweep};
 use settle_core::version::Version;
 
+use super::holds;
 use super::meta::{Fact, Meta};
 use super::names::{identifier, identifiers};
 use super::server::{CONSISTENTLY, Server};
 use super::table::describe;
 use crate::config::Target;
 use crate::config::target::OnResnapshot;
+use crate::sinks::held::not_swept;
 
 fn kind(seen: Seen) -> &'static str {
     match seen {
@@ -68,6 +70,13 @@ pub(crate) async fn sweep(
     }
     let mut swept = 0;
     if seen.len() == 2 && target.on_resnapshot(&sweep.table) == OnResnapshot::Sweep {
+        let held = holds::count(server, topic_id).await?;
+        if held > 0 {
+            return Err(not_swept(
+                &format!("sweeping ghosts from {}", server.name(&target.table_name(&sweep.table))),
+                held,
+            ));
+        }
         swept = bury(server, target, sweep).await?;
     }
     let done: Vec<Fact> = seen.into_iter().map(|fact| Fact { done: true, ..fact }).collect();

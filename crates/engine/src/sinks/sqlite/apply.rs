@@ -8,9 +8,8 @@ use settle_core::batch::{Batch, Kept, Row, TableRows};
 use settle_core::change::{Change, TableName, Truncate};
 use settle_core::columns::Column as Carried;
 use settle_core::key::Key;
-use settle_core::position::{Partition, TopicId};
 use settle_core::schema::{Conventions, Origin};
-use settle_core::sink::{self, FailureKind, PlacedPartition, SinkError};
+use settle_core::sink::{self, FailureKind, SinkError};
 use settle_core::truncate::Cuts;
 use settle_core::version::Version;
 
@@ -18,32 +17,27 @@ use super::bind::{Bound, bound};
 use super::failure::{During, Outcome, contract};
 use super::name::{self, list};
 use super::prepared::{Prepared, prepare};
+use super::session::Attached;
 use super::shape::{self, Shape};
+use super::table;
 use super::validate::merges;
-use super::{holds, meta, positions, table};
 use crate::config::target::{Deletes, Target};
 use crate::finding::Severity;
 use crate::owner::Owner;
 use crate::sinks::plan::Plan;
+use crate::sinks::sql::claims;
+use crate::sinks::sql::positions::Fence;
+use crate::sinks::sql::session::at_once;
 use crate::sinks::unsent;
 
 /// What the sink remembers between batches.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) target: Target,
-    /// Whose positions are moved.
-    pub(super) group: String,
-    pub(super) topic_ids: HashMap<Partition, TopicId>,
+    /// Whose positions are moved, and what it has opened.
+    pub(super) fence: Fence,
     /// Tables that were made or validated. Forgotten when anything changes the database's schema.
     pub(super) tables: HashMap<Arc<TableName>, Prepared>,
-}
-
-impl State {
-    fn topic_id(&self, partition: &Partition) -> Outcome<TopicId> {
-        self.topic_ids.get(partition).copied().ok_or_else(|| {
-            SinkError::new(FailureKind::Bug, "apply a batch", format!("partition {partition} was never opened"))
-        })
-    }
 }
 
 /// Writes the batch. The caller commits, or rolls back and forgets the tables.
@@ -52,18 +46,9 @@ pub(super) fn apply(connection: &Connection, state: &mut State, batch: &Batch) -
     write_rows(connection, state, batch)
 }
 
-/// Floors, positions, holds and truncates.
+/// The fence, floors, positions, holds and truncates.
 fn beside_the_rows(connection: &Connection, state: &State, batch: &Batch) -> Outcome<()> {
-    for (partition, floor) in batch.floors() {
-        meta::record_floor(connection, state.topic_id(partition)?, partition, floor)?;
-    }
-    for span in batch.spans() {
-        let part = PlacedPartition { topic_id: state.topic_id(&span.partition)?, partition: span.partition.clone() };
-        positions::advance(connection, &state.group, &part, span.end)?;
-    }
-    for note in batch.holds() {
-        holds::note(connection, state.topic_id(&note.partition)?, note)?;
-    }
+    at_once(state.fence.pass(&mut Attached(connection), batch))?;
     for event in batch.truncates() {
         truncate(connection, &state.target, event)?;
     }
@@ -97,9 +82,10 @@ fn write_rows(connection: &Connection, state: &mut State, batch: &Batch) -> Outc
 fn truncate(connection: &Connection, target: &Target, event: &Truncate) -> Outcome<()> {
     let plan = Plan::of(target, &event.table, Deletes::Hard);
     let owner = Owner { table: event.table.clone(), lineage: event.lineage.clone() };
-    meta::claim(connection, &plan.table, &owner)?;
+    let mut session = Attached(connection);
+    at_once(claims::claim(&mut session, &plan.table, &owner))?;
     let cut = event.cut();
-    if !meta::record_truncate(connection, &plan.table, cut)? {
+    if !at_once(claims::record_truncate(&mut session, &plan.table, cut))? {
         return Ok(());
     }
     let (mask, place) = (cut.order.mask(), cut.place());
@@ -136,7 +122,8 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn new(connection: &'a Connection, prepared: &'a mut Prepared, conventions: &'a Conventions) -> Outcome<Self> {
-        let truncates = meta::truncates(connection, &prepared.table.name)?;
+        let known = at_once(claims::truncates(&mut Attached(connection), &[&prepared.table.name]))?;
+        let truncates = known.into_values().next().unwrap_or_default();
         Ok(Self { connection, prepared, conventions, truncates })
     }
 

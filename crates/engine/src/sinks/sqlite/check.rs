@@ -5,21 +5,25 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use settle_core::batch::TableRows;
-use settle_core::position::TopicId;
+use settle_core::position::{Partition, TopicId};
 use settle_core::sink::{FailureKind, PlacedPartition, Places, SinkError};
-use uuid::Uuid;
 
 use super::apply::{self, State};
 use super::config::SqliteConfig;
 use super::failure::{During, Outcome, contract};
 use super::prepared::prepare;
-use super::sink::read_places;
-use super::{connection, ddl, meta, name, positions};
+use super::session::Attached;
+use super::sink::make_own;
+use super::{connection, ddl, name};
 use crate::check::can_be_made;
 use crate::config::target::{Deletes, Target};
 use crate::finding::{Cause, Finding};
 use crate::sampling::Sample;
 use crate::sinks::plan::Plan;
+use crate::sinks::sql::dialect::Dialect;
+use crate::sinks::sql::positions::Fence;
+use crate::sinks::sql::session::at_once;
+use crate::sinks::sql::{meta, places, positions};
 
 /// What a run over topics like `sample` would find in the destination. Everything that a run would do
 /// is done in a transaction, and rolled back: nothing changes, and a missing file is not made.
@@ -46,7 +50,8 @@ pub fn places(config: &SqliteConfig, parts: &[PlacedPartition]) -> Result<Places
     let mut connection = opened(config, &mut Vec::new())?;
     let operation = || format!("look at {}", config.path.display());
     let tried = connection.transaction_with_behavior(TransactionBehavior::Immediate).during(operation)?;
-    let places = read_places(&tried, &config.group, parts)?;
+    make_own(&tried)?;
+    let places = at_once(places::read(&mut Attached(&tried), &config.group, parts))?;
     tried.rollback().during(operation)?;
     Ok(places)
 }
@@ -61,9 +66,9 @@ fn look(
     let mut connection = opened(config, findings)?;
     let operation = || format!("look at {}", config.path.display());
     let tried = connection.transaction_with_behavior(TransactionBehavior::Immediate).during(operation)?;
-    read_places(&tried, &config.group, parts)?;
+    make_own(&tried)?;
     let before = findings.len();
-    let mut state = state(config, target, sample, parts);
+    let mut state = state(&tried, config, target, sample, parts)?;
     for rows in sample.batch.tables() {
         let mut own = Vec::new();
         match prepare(&tried, target, rows, &mut own) {
@@ -100,18 +105,24 @@ fn opened(config: &SqliteConfig, findings: &mut Vec<Finding>) -> Outcome<Connect
     Ok(connection)
 }
 
-/// What a run remembers, with an id for every topic: what is written under one that is made up is
-/// rolled back with the rest.
-fn state(config: &SqliteConfig, target: &Target, sample: &Sample, parts: &[PlacedPartition]) -> State {
-    let made_up = TopicId(Uuid::nil());
-    let spans = sample.complete.spans().iter().map(|span| (span.partition.clone(), made_up));
-    let known = parts.iter().map(|part| (part.partition.clone(), part.topic_id));
-    State {
-        target: target.clone(),
-        group: config.group.clone(),
-        topic_ids: spans.chain(known).collect(),
-        tables: HashMap::new(),
-    }
+/// What a run remembers when it has opened the partitions, with an id for every topic: what is written
+/// under one that is made up is rolled back with the rest.
+fn state(
+    tried: &Connection,
+    config: &SqliteConfig,
+    target: &Target,
+    sample: &Sample,
+    parts: &[PlacedPartition],
+) -> Outcome<State> {
+    let is_known = |partition: &Partition| parts.iter().any(|part| part.partition == *partition);
+    let unknown = sample.complete.spans().iter().map(|span| &span.partition).filter(|partition| !is_known(partition));
+    let id = |partition: &Partition| TopicId::of_first_line(&partition.topic, b"");
+    let made_up = unknown.map(|partition| PlacedPartition { topic_id: id(partition), partition: partition.clone() });
+    let parts: Vec<PlacedPartition> = made_up.chain(parts.iter().cloned()).collect();
+    let mut fence = Fence::new(config.group.as_str());
+    let raised = at_once(fence.raise(&mut Attached(tried), &parts))?;
+    fence.hold(raised);
+    Ok(State { target: target.clone(), fence, tables: HashMap::new() })
 }
 
 /// Refuses a path at which no file can be made.
@@ -129,14 +140,14 @@ fn would_be_made(path: &Path) -> Outcome<()> {
 
 /// The SQL that a run would make its own tables with.
 pub fn own_tables_ddl() -> Vec<String> {
-    vec![meta::CREATE.to_owned(), positions::CREATE.to_owned()]
+    [meta::create, positions::create].map(|create| create(Dialect::Sqlite).to_owned()).to_vec()
 }
 
 /// The SQL that a run would make the tables of these rows with: the table, and the one for the
 /// versions of its deleted rows.
 pub fn create_table_ddl(target: &Target, rows: TableRows<'_>) -> Result<Vec<String>, SinkError> {
     let connection = Connection::open_in_memory().during(|| "open a database in memory".into())?;
-    meta::open(&connection)?;
+    make_own(&connection)?;
     let plan = Plan::of(target, rows.table, Deletes::Hard);
     let mut statements = vec![ddl::new_table(&plan, target.evolution, rows)?.sql];
     // Made where it can do no harm, so that the second table follows from what SQLite makes of the first.

@@ -17,13 +17,14 @@ use super::bind::{Bound, bound};
 use super::config::SqliteConfig;
 use super::failure::{During, Outcome, contract};
 use super::name::{list, quoted, same, tombstones};
+use super::session::Attached;
 use super::sink::blocking;
 use super::table::{self, Column, Description};
-use super::{meta, standings};
 use crate::config::target::{Deletes, MetaNames, Target};
 use crate::contents::{Contents, EachRow, Fact, Found, Look, SeenRow, Summary, TargetTable, Wanted};
-use crate::epochs::placed;
 use crate::sinks::plan::Plan;
+use crate::sinks::sql::places;
+use crate::sinks::sql::session::at_once;
 
 const META: &str = "settle_meta";
 
@@ -423,10 +424,7 @@ impl Contents for SqliteContents {
         Box::pin(async move {
             blocking(|| {
                 let places = self.looking(|connection| match has_meta(connection)? {
-                    true => {
-                        let epochs = placed(&standings::epochs(connection)?, parts);
-                        Ok(Places { floors: meta::floors(connection, parts)?, epochs, ..Places::default() })
-                    }
+                    true => at_once(places::look(&mut Attached(connection), &self.config.group, parts)),
                     false => Ok(Places::default()),
                 })?;
                 Ok(places.unwrap_or_default())

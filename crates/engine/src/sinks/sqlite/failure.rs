@@ -4,13 +4,7 @@ use rusqlite::ErrorCode;
 use rusqlite::ffi;
 use settle_core::sink::{FailureKind, SinkError};
 
-/// The result of everything in this sink.
-pub(super) type Outcome<T> = Result<T, SinkError>;
-
-/// What the run stands on does not hold: it stops.
-pub(super) fn contract(operation: impl Into<String>, context: impl Into<String>) -> SinkError {
-    SinkError::new(FailureKind::Contract, operation, context)
-}
+pub(super) use crate::sinks::sql::session::{Outcome, contract};
 
 /// Names what was being done when SQLite refused.
 pub(super) trait During<T> {

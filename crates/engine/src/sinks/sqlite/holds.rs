@@ -54,6 +54,15 @@ pub(super) fn read(connection: &Connection, parts: &[PlacedPartition]) -> Outcom
     Ok(holds)
 }
 
+/// How many rows of a topic are held, in whichever partition.
+pub(super) fn count(connection: &Connection, topic_id: TopicId) -> Outcome<u64> {
+    let held = "SELECT count(*) FROM settle_meta WHERE kind = 'held' AND json_extract(subject, '$[0]') = ?1";
+    connection
+        .query_row(held, [topic_id.0.to_string()], |row| row.get::<_, i64>(0))
+        .during(|| READ.into())
+        .map(i64::unsigned_abs)
+}
+
 fn unreadable() -> SinkError {
     contract(READ, "a row of kind \"held\" is not of the form this program writes; restore the database from a backup")
 }

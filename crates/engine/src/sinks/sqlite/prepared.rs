@@ -12,14 +12,17 @@ use super::column::NewType;
 use super::ddl::{self, add_column, declared_type};
 use super::failure::{During, Outcome, contract};
 use super::name::{self, tombstones};
+use super::session::Attached;
 use super::shape::{Shape, Statements};
 use super::table::{self, Column, Description};
 use super::validate;
-use super::{meta, standings};
 use crate::config::target::{Deletes, Evolution, Target};
 use crate::finding::Finding;
 use crate::owner::Owner;
 use crate::sinks::plan::Plan;
+use crate::sinks::sql::dialect::Dialect;
+use crate::sinks::sql::session::at_once;
+use crate::sinks::sql::{claims, standings};
 
 /// A target table that may be written.
 #[derive(Debug)]
@@ -62,7 +65,7 @@ pub(super) fn prepare(
 ) -> Outcome<Prepared> {
     let plan = Plan::of(target, rows.table, Deletes::Hard);
     let operation = format!("prepare table \"{}\"", plan.table);
-    if let Some(why) = name::refusal(&plan.table) {
+    if let Some(why) = Dialect::Sqlite.table_refusal(&plan.table) {
         let how = format!("give it another name: [tables.\"{}\"] name", rows.table);
         return Err(contract(operation, format!("{why}; {how}")));
     }
@@ -71,7 +74,7 @@ pub(super) fn prepare(
     };
     let change = first.change();
     let owner = Owner { table: rows.table.clone(), lineage: change.lineage.clone() };
-    meta::claim(connection, &plan.table, &owner)?;
+    at_once(claims::claim(&mut Attached(connection), &plan.table, &owner))?;
     let describe = |name: &str| table::describe(connection, name, |column| plan.declared_type(column));
     let mut table = match describe(&plan.table)? {
         Some(table) => table,
@@ -89,7 +92,7 @@ pub(super) fn prepare(
     findings.extend(validate::target(&plan, &table, first.key(), rows.schema().map(Arc::as_ref), by_values));
     refuse_errors(&operation, findings)?;
     if !by_values {
-        standings::refuse_outranking(connection, &plan, &table.name)?;
+        at_once(standings::refuse_outranking(&mut Attached(connection), &plan, &table.name))?;
     }
     let key = key_columns(&plan, &table, first.key());
     let has_tombstones = prepare_tombstones(connection, &plan, &table, &key, findings)?;

@@ -9,7 +9,10 @@ use settle_core::sink::{FailureKind, SinkError};
 use super::config::SqliteConfig;
 use super::contents::texts;
 use super::failure::During;
+use super::session::Attached;
 use super::table;
+use crate::sinks::sql::positions;
+use crate::sinks::sql::session::at_once;
 
 const POSITIONS: &str = "settle_positions";
 
@@ -23,7 +26,7 @@ pub fn forget_group(config: &SqliteConfig, group: &str) -> Result<(), SinkError>
     let connection = Connection::open_with_flags(&config.path, flags).during(operation)?;
     connection.busy_timeout(Duration::from_millis(config.busy_timeout_ms)).during(operation)?;
     if table::describe(&connection, POSITIONS, |_| None)?.is_some() {
-        connection.execute("DELETE FROM settle_positions WHERE consumer_group = ?1", [group]).during(operation)?;
+        at_once(positions::forget(&mut Attached(&connection), group))?;
     }
     Ok(())
 }

@@ -13,9 +13,15 @@ use super::apply::{self, State};
 use super::config::SqliteConfig;
 use super::connection::{self, FileId};
 use super::failure::{self, During, is_connection_lost};
-use super::{holds, meta, positions, standings, sweeps};
+use super::positions;
+use super::session::Attached;
+use super::sweeps::sweep as sweep_table;
 use crate::config::target::Target;
-use crate::epochs::{RecordedEpoch, placed};
+use crate::epochs::RecordedEpoch;
+use crate::sinks::sql::dialect::Dialect;
+use crate::sinks::sql::positions::Fence;
+use crate::sinks::sql::session::at_once;
+use crate::sinks::sql::{meta, places, standings, sweeps};
 
 /// Keeps tables in a SQLite file.
 #[derive(Debug)]
@@ -39,28 +45,34 @@ struct Opened {
 impl Sqlite {
     /// A sink that will keep `target` in the file. Opens nothing yet.
     pub fn new(config: SqliteConfig, target: Target) -> Result<Self, SinkError> {
-        let state = State { target, group: config.group.clone(), topic_ids: HashMap::new(), tables: HashMap::new() };
+        let state = State { target, fence: Fence::new(config.group.as_str()), tables: HashMap::new() };
         Ok(Self { config, opened: None, file: None, state })
     }
 
     fn open_now(&mut self, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
-        self.in_transaction("open", |connection, state| {
-            state.topic_ids.extend(parts.iter().map(|part| (part.partition.clone(), part.topic_id)));
-            read_places(connection, &state.group, parts)
-        })
+        let (places, raised) = self.in_transaction("open", |connection, state| {
+            make_own(connection)?;
+            let mut session = Attached(connection);
+            let places = at_once(places::read(&mut session, state.fence.group(), parts))?;
+            Ok((places, at_once(state.fence.raise(&mut session, parts))?))
+        })?;
+        self.state.fence.hold(raised);
+        Ok(places)
     }
 
     /// The epochs recorded. Makes the database where nothing was written yet.
     pub fn epochs(&mut self) -> Result<Vec<RecordedEpoch>, SinkError> {
         self.in_transaction("read the epochs of", |connection, _| {
-            meta::open(connection)?;
-            standings::epochs(connection)
+            make_own(connection)?;
+            at_once(standings::epochs(&mut Attached(connection)))
         })
     }
 
     /// Records where epochs begin.
     pub fn record_epochs(&mut self, epochs: &[RecordedEpoch]) -> Result<(), SinkError> {
-        self.in_transaction("record an epoch in", |connection, _| standings::record(connection, epochs))
+        self.in_transaction("record an epoch in", |connection, _| {
+            at_once(standings::record(&mut Attached(connection), epochs))
+        })
     }
 
     fn apply_now(&mut self, batch: &Batch) -> Result<Durable, SinkError> {
@@ -121,21 +133,11 @@ impl Sqlite {
     }
 }
 
-/// Makes what Settle keeps of its own where it is missing, and reads what is known of these places.
-pub(super) fn read_places(
-    connection: &Connection,
-    group: &str,
-    parts: &[PlacedPartition],
-) -> Result<Places, SinkError> {
-    meta::open(connection)?;
-    positions::open(connection)?;
-    let applied = positions::read(connection, group, parts)?;
-    let floors = meta::floors(connection, parts)?;
-    let all = standings::epochs(connection)?;
-    let written = standings::of_group(connection, group, parts)?;
-    let holds = holds::read(connection, parts)?;
-    let pending = sweeps::pending(connection, parts)?;
-    Ok(Places { floors, applied, holds, epochs: placed(&all, parts), written, pending })
+/// Makes what Settle keeps of its own, where it is missing.
+pub(super) fn make_own(connection: &Connection) -> Result<(), SinkError> {
+    connection.execute_batch(meta::create(Dialect::Sqlite)).during(|| "create settle_meta".into())?;
+    positions::make(connection)?;
+    at_once(meta::open(&mut Attached(connection)))
 }
 
 fn schema_version(connection: &Connection) -> rusqlite::Result<i64> {
@@ -156,7 +158,9 @@ impl Sink for Sqlite {
     }
 
     fn plan<'a>(&'a mut self, id: TopicId, sweep: &'a Sweep, seen: Seen) -> BoxFuture<'a, Result<(), SinkError>> {
-        let plan = move |connection: &Connection, _: &mut State| sweeps::plan(connection, id, sweep, seen);
+        let plan = move |connection: &Connection, _: &mut State| {
+            at_once(sweeps::plan(&mut Attached(connection), id, sweep, seen))
+        };
         Box::pin(async move { blocking(|| self.in_transaction("plan a sweep in", plan)) })
     }
 
@@ -167,7 +171,7 @@ impl Sink for Sqlite {
                 Pending::Truncate { .. } => Ok(0),
                 Pending::Sweep(topic_id, sweep) => blocking(|| {
                     self.in_transaction("sweep ghosts from", |connection, state| {
-                        sweeps::sweep(connection, &state.target, *topic_id, sweep)
+                        sweep_table(connection, &state.target, *topic_id, sweep)
                     })
                 }),
             }
@@ -175,8 +179,9 @@ impl Sink for Sqlite {
     }
 
     fn stored<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>> {
-        let remember =
-            |connection: &Connection, state: &mut State| standings::remember(connection, &state.group, parts);
+        let remember = |connection: &Connection, state: &mut State| {
+            at_once(standings::remember(&mut Attached(connection), state.fence.group(), parts))
+        };
         Box::pin(async move { blocking(|| self.in_transaction("note the offsets of the group in", remember)) })
     }
 }

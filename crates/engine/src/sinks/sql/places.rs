@@ -1,0 +1,30 @@
+//! What the destination knows of partitions of the log, all of it at once.
+
+use settle_core::sink::{PlacedPartition, Places};
+
+use super::session::{Outcome, Session};
+use super::{holds, meta, positions, standings, sweeps};
+use crate::epochs::placed;
+
+/// What is known of these partitions, and of the group in them.
+pub(crate) async fn read(session: &mut impl Session, group: &str, parts: &[PlacedPartition]) -> Outcome<Places> {
+    Ok(Places {
+        floors: meta::floors(session, parts).await?,
+        applied: positions::read(session, group, parts).await?,
+        epochs: placed(&standings::epochs(session).await?, parts),
+        written: standings::of_group(session, group, parts).await?,
+        holds: holds::read(session, parts).await?,
+        pending: sweeps::pending(session, parts).await?,
+    })
+}
+
+/// The same of a destination that is only looked at: how far its rows are, and what waits, is the
+/// run's to know.
+pub(crate) async fn look(session: &mut impl Session, group: &str, parts: &[PlacedPartition]) -> Outcome<Places> {
+    Ok(Places {
+        floors: meta::floors(session, parts).await?,
+        epochs: placed(&standings::epochs(session).await?, parts),
+        written: standings::of_group(session, group, parts).await?,
+        ..Places::default()
+    })
+}
