@@ -1,0 +1,35 @@
+//! PostgreSQL: rows staged by binary COPY, then one guarded upsert and one guarded delete a table.
+//!
+//! Invariant: a batch is one transaction. Its rows, its tombstones, what `settle_meta` says of the log
+//! and the group's positions become durable together, and the proof is minted behind a COMMIT that is
+//! known to have committed. Every write compares versions inside its statement, behind the lock rows of
+//! the batch's partitions, so a batch may be applied again, in any cut and after any crash, and changes
+//! nothing that is newer.
+
+mod address;
+mod apply;
+mod column;
+mod config;
+mod connection;
+mod ddl;
+mod encode;
+mod failure;
+mod layout;
+mod moment;
+mod moved;
+mod numeric;
+mod own;
+mod prepared;
+mod rows;
+mod sink;
+mod stage;
+mod statements;
+mod sweep;
+mod table;
+mod tls;
+mod transaction;
+mod validate;
+
+pub use address::{Address, TlsFiles, Trust};
+pub use config::{ForeignKeys, PostgresConfig, Unique};
+pub use sink::Postgres;
