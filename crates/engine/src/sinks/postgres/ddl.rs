@@ -1,8 +1,7 @@
 //! The SQL that makes and changes tables.
 
 use settle_core::batch::TableRows;
-use settle_core::key::Key;
-use settle_core::schema::{Inferred, SourceType};
+use settle_core::schema::{Inferred, SourceType, infer};
 use settle_core::sink::SinkError;
 
 use super::failure::{Outcome, contract};
@@ -28,13 +27,13 @@ pub(super) enum Columns<'a> {
 }
 
 /// A column that is to be made.
-struct NewColumn {
+pub(super) struct NewColumn {
     name: String,
     kind: String,
 }
 
-/// The SQL of the table for these rows.
-pub(super) fn new_table(plan: &Plan, schema: &str, rows: TableRows<'_>, from: Columns<'_>) -> Outcome<String> {
+/// The columns of the table for these rows, without those that Settle adds.
+pub(super) fn new_columns(plan: &Plan, rows: TableRows<'_>, from: Columns<'_>) -> Outcome<Vec<NewColumn>> {
     let operation = || format!("create table \"{}\"", plan.table);
     let Some(key) = rows.rows().next().map(|row| row.key()) else {
         return Err(contract(operation(), "no row to tell its columns from"));
@@ -42,16 +41,13 @@ pub(super) fn new_table(plan: &Plan, schema: &str, rows: TableRows<'_>, from: Co
     let mut columns: Vec<NewColumn> = Vec::new();
     let mut add = |source: &str, kind: String| -> Outcome<()> {
         let Some(name) = plan.column(source, key.get(source).is_some()) else { return Ok(()) };
+        if columns.iter().any(|column| column.name == name) {
+            return Err(two_of_a_name(&operation(), name));
+        }
         let kind = match plan.declared_type(name) {
             Some(declared) => declared_type(&operation(), name, declared)?,
             None => kind,
         };
-        if let Some(why) = SQL.column_refusal(name) {
-            return Err(contract(operation(), format!("{why}; give it another: [tables.\"{}\"] rename", rows.table)));
-        }
-        if columns.iter().any(|column| column.name == name) {
-            return Err(two_of_a_name(&operation(), name));
-        }
         columns.push(NewColumn { name: name.to_owned(), kind });
         Ok(())
     };
@@ -73,9 +69,12 @@ pub(super) fn new_table(plan: &Plan, schema: &str, rows: TableRows<'_>, from: Co
             columns.push(NewColumn { name: name.to_owned(), kind: declared_type(&operation(), name, declared)? });
         }
     }
-    for source in key.names() {
+    for (source, json) in key.fields() {
         let name = plan.column(source, true).unwrap_or(source);
-        if !columns.iter().any(|column| column.name == name) {
+        if columns.iter().any(|column| column.name == name) {
+            continue;
+        }
+        let Columns::Seen(_) = from else {
             return Err(contract(
                 operation(),
                 format!(
@@ -84,18 +83,24 @@ pub(super) fn new_table(plan: &Plan, schema: &str, rows: TableRows<'_>, from: Co
                     rows.table
                 ),
             ));
+        };
+        columns.push(NewColumn { name: name.to_owned(), kind: type_of_values(infer(json)).to_owned() });
+    }
+    for NewColumn { name, .. } in &columns {
+        if let Some(why) = SQL.column_refusal(name) {
+            let how = format!("rename or exclude it: [tables.\"{}\"]", rows.table);
+            return Err(contract(operation(), format!("column \"{name}\": {why}; {how}")));
+        }
+        if meta_columns(plan).iter().any(|meta| meta.name == *name) {
+            return Err(taken(&operation(), name));
         }
     }
-    for meta in meta_columns(plan) {
-        if columns.iter().any(|column| column.name == meta.name) {
-            return Err(taken(&operation(), &meta.name));
-        }
-    }
-    Ok(create(plan, schema, key, &columns))
+    Ok(columns)
 }
 
-fn create(plan: &Plan, schema: &str, key: &Key, columns: &[NewColumn]) -> String {
-    let keys: Vec<&str> = key.names().map(|source| plan.column(source, true).unwrap_or(source)).collect();
+/// The SQL of the table. `key` is in names of the source.
+pub(super) fn create_table(plan: &Plan, schema: &str, key: &[&str], columns: &[NewColumn]) -> String {
+    let keys: Vec<&str> = key.iter().map(|source| plan.column(source, true).unwrap_or(source)).collect();
     let mut lines: Vec<String> = columns
         .iter()
         .map(|column| {
@@ -107,6 +112,29 @@ fn create(plan: &Plan, schema: &str, key: &Key, columns: &[NewColumn]) -> String
     lines.extend(meta_columns(plan).iter().map(|meta| format!("  {}", meta.sql())));
     lines.push(format!("  PRIMARY KEY ({})", SQL.list(keys)));
     format!("CREATE TABLE {} (\n{}\n)", within(schema, &plan.table), lines.join(",\n"))
+}
+
+/// The SQL of the table that keeps the versions of its deleted rows.
+pub(super) fn create_tombstones(
+    plan: &Plan,
+    schema: &str,
+    name: &str,
+    key: &[&str],
+    columns: &[NewColumn],
+) -> String {
+    let keys = key.iter().map(|source| plan.column(source, true).unwrap_or(source));
+    let kind = |name: &str| columns.iter().find(|column| column.name == name).map_or("text", |column| &*column.kind);
+    tombstones(plan, schema, name, keys.map(|name| (name, kind(name).to_owned())).collect())
+}
+
+fn tombstones(plan: &Plan, schema: &str, name: &str, key: Vec<(&str, String)>) -> String {
+    let mut lines: Vec<String> =
+        key.iter().map(|(name, kind)| format!("  {} {kind} NOT NULL", SQL.quoted(name))).collect();
+    for version in [plan.version_hi(), plan.version_lo()] {
+        lines.push(format!("  {} bigint NOT NULL", SQL.quoted(&version)));
+    }
+    lines.push(format!("  PRIMARY KEY ({})", SQL.list(key.iter().map(|(name, _)| *name))));
+    format!("CREATE TABLE {} (\n{}\n)", within(schema, name), lines.join(",\n"))
 }
 
 /// A column that Settle adds to a table.
@@ -139,20 +167,13 @@ pub(super) fn meta_columns(plan: &Plan) -> Vec<MetaColumn> {
     columns
 }
 
-/// The table that keeps the versions of deleted rows of a table with these key columns.
+/// The SQL of the table that keeps the versions of deleted rows of one that is there.
 pub(super) fn new_tombstones(plan: &Plan, schema: &str, name: &str, key: &[&Column]) -> String {
-    let mut lines: Vec<String> = key
-        .iter()
-        .map(|column| {
-            let collation = column.collation.as_ref().map_or(String::new(), |(name, _)| format!(" COLLATE {name}"));
-            format!("  {} {}{collation} NOT NULL", SQL.quoted(&column.name), column.base)
-        })
-        .collect();
-    for version in [plan.version_hi(), plan.version_lo()] {
-        lines.push(format!("  {} bigint NOT NULL", SQL.quoted(&version)));
-    }
-    lines.push(format!("  PRIMARY KEY ({})", SQL.list(key.iter().map(|column| column.name.as_str()))));
-    format!("CREATE TABLE {} (\n{}\n)", within(schema, name), lines.join(",\n"))
+    let kind = |column: &Column| {
+        let collation = column.collation.as_ref().map_or(String::new(), |(name, _)| format!(" COLLATE {name}"));
+        format!("{}{collation}", column.base)
+    };
+    tombstones(plan, schema, name, key.iter().map(|column| (column.name.as_str(), kind(column))).collect())
 }
 
 /// The SQL that adds a column.

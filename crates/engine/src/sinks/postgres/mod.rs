@@ -8,9 +8,11 @@
 
 mod address;
 mod apply;
+mod check;
 mod column;
 mod config;
 mod connection;
+mod contents;
 mod ddl;
 mod encode;
 mod failure;
@@ -21,6 +23,7 @@ mod numeric;
 mod own;
 mod prepared;
 mod rows;
+pub mod scratch;
 mod sink;
 mod stage;
 mod statements;
@@ -31,5 +34,8 @@ mod transaction;
 mod validate;
 
 pub use address::{Address, TlsFiles, Trust};
+pub use check::{check, create_table_ddl, own_tables_ddl, places};
+pub(crate) use config::{LOCK_TIMEOUT_MS, REQUEST_TIMEOUT_MS, SCHEMA};
 pub use config::{ForeignKeys, PostgresConfig, Unique};
+pub use contents::PostgresContents;
 pub use sink::Postgres;

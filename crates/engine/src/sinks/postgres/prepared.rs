@@ -128,7 +128,9 @@ async fn make(
     findings: &mut Vec<Finding>,
 ) -> Outcome<Description> {
     let operation = format!("create table \"{}\"", plan.table);
-    let sql = ddl::new_table(plan, schema, rows, Columns::Schema)?;
+    let columns = ddl::new_columns(plan, rows, Columns::Schema)?;
+    let key: Vec<&str> = rows.rows().next().map(|row| row.key().names().collect()).unwrap_or_default();
+    let sql = ddl::create_table(plan, schema, &key, &columns);
     if !target.create {
         return Err(contract(
             format!("prepare table \"{}\"", plan.table),

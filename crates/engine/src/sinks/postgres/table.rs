@@ -17,8 +17,9 @@ pub(super) struct Column {
     pub(super) declared: String,
     /// The type beneath a domain, as SQL.
     pub(super) base: String,
-    /// Name of that type.
+    /// Name and number of that type.
     pub(super) base_name: String,
+    pub(super) base_oid: u32,
     /// How its values are sent, or why they cannot be.
     pub(super) wire: Result<Wire, &'static str>,
     pub(super) not_null: bool,
@@ -35,6 +36,7 @@ pub(super) struct Column {
 #[derive(Clone, Debug)]
 pub(super) struct Unique {
     pub(super) name: String,
+    pub(super) is_primary: bool,
     /// Its columns; none where it is partial, over an expression, or no unique index.
     pub(super) columns: Option<Vec<String>>,
     /// False where it is checked at the end of a transaction, or was not built to its end.
@@ -46,7 +48,6 @@ pub(super) struct Unique {
 /// A table.
 #[derive(Clone, Debug)]
 pub(super) struct Description {
-    pub(super) oid: u32,
     pub(super) name: String,
     /// `pg_class.relkind`
     pub(super) form: char,
@@ -123,7 +124,8 @@ const UNIQUES: &str = "SELECT i.relname::text,
     JOIN pg_catalog.pg_attribute a ON a.attrelid = x.indrelid AND a.attnum = k.number
     WHERE k.place <= x.indnkeyatts),
   NOT EXISTS (SELECT FROM pg_catalog.unnest(x.indcollation::oid[]) k (oid)
-    JOIN pg_catalog.pg_collation l ON l.oid = k.oid WHERE NOT l.collisdeterministic)
+    JOIN pg_catalog.pg_collation l ON l.oid = k.oid WHERE NOT l.collisdeterministic),
+  x.indisprimary AND x.indrelid = $1
 FROM pg_catalog.pg_index x JOIN pg_catalog.pg_class i ON i.oid = x.indexrelid
 WHERE (x.indisunique OR x.indisexclusion) AND (x.indrelid = $1 OR
   x.indrelid IN (SELECT p.relid FROM pg_catalog.pg_partition_tree($1) p) AND NOT EXISTS
@@ -155,7 +157,6 @@ pub(super) async fn describe(connection: &Connection, schema: &str, name: &str) 
         ask(TRIGGERS, of_table)
     )?;
     Ok(Some(Description {
-        oid,
         name: found.get(1),
         form: letter(found, 2),
         persistence: letter(found, 3),
@@ -202,6 +203,7 @@ fn column(row: &Row) -> Column {
         declared: row.get(2),
         base: row.get(3),
         wire: base.wire(),
+        base_oid: base.oid,
         base_name: base.name,
         not_null: row.get(4),
         has_default: row.get(5),
@@ -214,5 +216,5 @@ fn column(row: &Row) -> Column {
 fn unique(row: &Row) -> Unique {
     let plain: bool = row.get(1);
     let columns: Option<Vec<String>> = row.get(3);
-    Unique { name: row.get(0), columns: columns.filter(|_| plain), is_usable: row.get(2), deterministic: row.get(4) }
+    Unique { name: row.get(0), columns: columns.filter(|_| plain), is_usable: row.get(2), deterministic: row.get(4), is_primary: row.get(5) }
 }

@@ -28,6 +28,13 @@ impl Transaction {
         Ok(Self { connection, stages })
     }
 
+    /// Begins one that sees the database as it is now, and changes nothing.
+    pub(super) async fn begin_reading(mut connection: Connection, operation: &str) -> Outcome<Self> {
+        connection.busy = true;
+        connection.run(operation, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
+        Ok(Self { connection, stages: Stages::default() })
+    }
+
     /// The connection.
     pub(super) fn connection(&self) -> &Connection {
         &self.connection
