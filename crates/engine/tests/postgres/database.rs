@@ -20,6 +20,10 @@ use crate::log::batches;
 /// A row by column, as text: NULL is none, bytes are hexadecimal.
 pub type Shown = BTreeMap<String, Option<String>>;
 
+/// The columns that Settle needs in a table that is made by hand.
+pub const META: &str = "\"_op\" text, \"_source_ts_ms\" bigint, \"_version_hi\" bigint NOT NULL DEFAULT 0, \
+                        \"_version_lo\" bigint NOT NULL DEFAULT 0";
+
 pub struct Database {
     pub runtime: Runtime,
     client: Client,
@@ -32,7 +36,10 @@ impl Database {
         let client = runtime.block_on(connect());
         let schema = unique("sink");
         let database = Self { runtime, client, schema };
-        let make = format!("CREATE SCHEMA {0}; SET search_path = {0}", database.quoted_schema());
+        let make = format!(
+            "CREATE SCHEMA {0}; SET search_path = {0}; SET TIME ZONE 'UTC'; SET extra_float_digits = 1",
+            database.quoted_schema()
+        );
         database.wait(database.client.batch_execute(&make)).unwrap();
         database
     }
@@ -98,15 +105,17 @@ impl Database {
         sum
     }
 
-    /// The table's rows in order of their key, without Settle's own columns.
+    /// The table's rows in an order of their own, without Settle's columns.
     pub fn rows(&self, table: &str) -> Vec<Shown> {
         let all = self.all(table);
         all.into_iter().map(|row| row.into_iter().filter(|(name, _)| !name.starts_with('_')).collect()).collect()
     }
 
-    /// The table's rows with every column.
+    /// The same with every column.
     pub fn all(&self, table: &str) -> Vec<Shown> {
-        self.select(&format!("SELECT * FROM \"{}\" ORDER BY 1, 2", table.replace('"', "\"\"")))
+        let mut rows = self.select(&format!("SELECT * FROM \"{}\"", table.replace('"', "\"\"")));
+        rows.sort();
+        rows
     }
 
     pub fn select(&self, sql: &str) -> Vec<Shown> {

@@ -5,4 +5,6 @@ mod database;
 #[allow(dead_code, reason = "another engine's tests use the rest")]
 #[path = "../sqlite/log.rs"]
 mod log;
+mod recorded;
 mod replays;
+mod values;

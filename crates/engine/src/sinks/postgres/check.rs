@@ -117,11 +117,7 @@ async fn server(connection: &Connection, operation: &str) -> Outcome<Vec<Finding
     let rows = connection.rows(operation, sql, &[]).await?;
     let Some(row) = rows.first() else { return Ok(Vec::new()) };
     let setting = |at: usize| row.get::<_, String>(at);
-    let mut findings = vec![Finding::note(format!(
-        "PostgreSQL {}, synchronous_commit = {}",
-        setting(0),
-        setting(1)
-    ))];
+    let mut findings = vec![Finding::note(format!("PostgreSQL {}, synchronous_commit = {}", setting(0), setting(1)))];
     if row.get(5) {
         findings.push(Finding::error(
             "the server is a standby: it takes no writes",

@@ -173,6 +173,6 @@ fn session(config: &PostgresConfig) -> String {
 }
 
 /// A text as SQL.
-fn literal(text: &str) -> String {
+pub(super) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }

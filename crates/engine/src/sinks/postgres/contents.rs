@@ -104,8 +104,9 @@ impl PostgresContents {
             let name = plan.column(field, true).unwrap_or(field);
             let column = table.column(name)?;
             let known = wanted.schema.and_then(|schema| schema.field(field, at));
-            let misfit =
-                |why: String| contract(table.operation(), format!("key column \"{name}\" of {}: {why}", column.declared));
+            let misfit = |why: String| {
+                contract(table.operation(), format!("key column \"{name}\" of {}: {why}", column.declared))
+            };
             let wire = column.wire.as_ref().map_err(|why| misfit((*why).to_owned()))?;
             let origin = Origin::of(known, &self.target.conventions, &wire.kind());
             let mut field = Vec::new();
@@ -130,12 +131,7 @@ struct Versioned {
 
 impl Versioned {
     /// The table called `name`; none where there is none. One without versions is refused.
-    async fn describe(
-        connection: &Connection,
-        schema: &str,
-        name: &str,
-        names: &MetaNames,
-    ) -> Outcome<Option<Self>> {
+    async fn describe(connection: &Connection, schema: &str, name: &str, names: &MetaNames) -> Outcome<Option<Self>> {
         let Some(table) = describe(connection, schema, name).await? else { return Ok(None) };
         let graves = describe(connection, schema, &SQL.tombstones(name)).await?;
         let versioned = Self {
@@ -269,8 +265,7 @@ impl Versioned {
     async fn summary(&self, connection: &Connection) -> Outcome<Summary> {
         let (operation, halves) = (self.operation(), self.halves());
         let (hi, lo) = (SQL.quoted(&self.hi), SQL.quoted(&self.lo));
-        let counts =
-            format!("SELECT count(*), count(*) FILTER (WHERE {}) FROM {}", self.flag(), self.from());
+        let counts = format!("SELECT count(*), count(*) FILTER (WHERE {}) FROM {}", self.flag(), self.from());
         let counts = connection.rows(&operation, &counts, &[]).await?;
         let (physical, deleted) = counts.first().map_or((0, 0), |row| (row.get::<_, i64>(0), row.get::<_, i64>(1)));
         let time = SQL.quoted(&self.source_ts_ms);
@@ -312,13 +307,8 @@ impl Versioned {
         let names: Vec<String> = key.iter().map(|(column, _)| column.name.clone()).collect();
         let columns = if with_values { self.own_columns(&names) } else { Vec::new() };
         let read: Vec<String> = columns.iter().map(|name| format!(", {}", as_text(name))).collect();
-        let sql = format!(
-            "SELECT {}, {}{} FROM {} WHERE {is_key}",
-            self.halves(),
-            self.flag(),
-            read.concat(),
-            self.from()
-        );
+        let sql =
+            format!("SELECT {}, {}{} FROM {} WHERE {is_key}", self.halves(), self.flag(), read.concat(), self.from());
         if let Some(row) = connection.rows(&operation, &sql, &values).await?.first() {
             let is_deleted: bool = row.get(2);
             let columns = columns.into_iter().enumerate().filter(|_| !is_deleted);

@@ -115,13 +115,7 @@ pub(super) fn create_table(plan: &Plan, schema: &str, key: &[&str], columns: &[N
 }
 
 /// The SQL of the table that keeps the versions of its deleted rows.
-pub(super) fn create_tombstones(
-    plan: &Plan,
-    schema: &str,
-    name: &str,
-    key: &[&str],
-    columns: &[NewColumn],
-) -> String {
+pub(super) fn create_tombstones(plan: &Plan, schema: &str, name: &str, key: &[&str], columns: &[NewColumn]) -> String {
     let keys = key.iter().map(|source| plan.column(source, true).unwrap_or(source));
     let kind = |name: &str| columns.iter().find(|column| column.name == name).map_or("text", |column| &*column.kind);
     tombstones(plan, schema, name, keys.map(|name| (name, kind(name).to_owned())).collect())

@@ -128,14 +128,15 @@ fn sorted(code: &str, message: &str, names: [Option<&str>; 2]) -> (FailureKind, 
 
 const REFUSED: &str = "a constraint or a trigger of the table refuses the row";
 
-/// Where in the rows that were copied the server stopped, from 1, and the column: CONTEXT begins with
+/// Where in the rows that were copied the server stopped, from 1, and the column: CONTEXT ends with
 /// `COPY name, line 3, column x`, whatever the language. Nothing behind is read: a value may stand there.
 pub(super) fn of_copy(error: &tokio_postgres::Error) -> Option<(usize, Option<String>)> {
     place_in_copy(error.as_db_error()?.where_()?)
 }
 
 fn place_in_copy(context: &str) -> Option<(usize, Option<String>)> {
-    let mut parts = context.strip_prefix("COPY ")?.lines().next()?.splitn(3, ", ").skip(1);
+    let copy = context.lines().rev().find_map(|line| line.strip_prefix("COPY "))?;
+    let mut parts = copy.splitn(3, ", ").skip(1);
     let line: String = parts.next()?.chars().filter(char::is_ascii_digit).collect();
     let column = parts.next().and_then(|column| column.split([' ', ':']).nth(1)).map(str::to_owned);
     line.parse().ok().map(|line| (line, column))
@@ -207,6 +208,7 @@ mod tests {
         assert_eq!(place("COPY stage, line 3, column c7: \"a, b\""), Some((3, Some("c7".into()))));
         assert_eq!(place("COPY stage, Zeile 12, Spalte c7"), Some((12, Some("c7".into()))));
         assert_eq!(place("COPY stage, line 1: \"x, 5\"\nPL/pgSQL function f() line 3"), Some((1, None)));
+        assert_eq!(place("JSON data, line 1: x\nCOPY stage, line 2, column c1: \"x\""), Some((2, Some("c1".into()))));
         assert_eq!(place("SQL statement \"COPY x\""), None);
     }
 }

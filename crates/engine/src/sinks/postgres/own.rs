@@ -2,7 +2,7 @@
 
 use tokio_postgres::types::Type;
 
-use super::connection::Connection;
+use super::connection::{Connection, literal};
 use super::failure::{Outcome, contract};
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::{meta, positions};
@@ -40,11 +40,14 @@ pub(super) async fn make(connection: &Connection, schema: &str) -> Outcome<()> {
     let operation = format!("create settle_meta and settle_positions in schema \"{schema}\"");
     if present(connection, schema).await?.len() < TABLES.len() {
         let [meta, positions] = create();
-        connection.run(&operation, &format!("BEGIN; {ALONE}; {meta}; {positions}; COMMIT")).await?;
+        connection.run(&operation, &format!("BEGIN; {}; {meta}; {positions}; COMMIT", alone(schema))).await?;
     }
     Ok(())
 }
 
-/// Lets one session at a time make tables: two that make the same one at once fail, whatever they say of
-/// its existence.
-pub(super) const ALONE: &str = "SELECT pg_catalog.pg_advisory_xact_lock(1397052500, 1)";
+/// Lets one session at a time make tables in a schema: two that make the same one at once fail, whatever
+/// they say of its existence.
+pub(super) fn alone(schema: &str) -> String {
+    let schema = literal(schema);
+    format!("SELECT pg_catalog.pg_advisory_xact_lock(1397052500, pg_catalog.hashtext({schema}))")
+}

@@ -137,7 +137,7 @@ async fn make(
             format!("the table does not exist; make it, or set [sink] create = true:\n{sql}"),
         ));
     }
-    session.connection().run(&operation, own::ALONE).await?;
+    session.connection().run(&operation, &own::alone(schema)).await?;
     // Another instance may have made it meanwhile.
     if let Some(made) = describe(session.connection(), schema, &plan.table).await? {
         return Ok(made);
@@ -194,7 +194,7 @@ async fn prepare_graves(
     let mut known = describe(session.connection(), schema, &name).await?;
     if known.is_none() && plan.deletes == Deletes::Hard {
         let operation = format!("create table \"{name}\"");
-        session.connection().run(&operation, own::ALONE).await?;
+        session.connection().run(&operation, &own::alone(schema)).await?;
         known = describe(session.connection(), schema, &name).await?;
         if known.is_none() {
             let sql = ddl::new_tombstones(plan, schema, &name, &columns);

@@ -216,5 +216,11 @@ fn column(row: &Row) -> Column {
 fn unique(row: &Row) -> Unique {
     let plain: bool = row.get(1);
     let columns: Option<Vec<String>> = row.get(3);
-    Unique { name: row.get(0), columns: columns.filter(|_| plain), is_usable: row.get(2), deterministic: row.get(4), is_primary: row.get(5) }
+    Unique {
+        name: row.get(0),
+        columns: columns.filter(|_| plain),
+        is_usable: row.get(2),
+        deterministic: row.get(4),
+        is_primary: row.get(5),
+    }
 }
