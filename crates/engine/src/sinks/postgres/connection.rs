@@ -30,6 +30,8 @@ const LEAST_VERSION: i32 = 120_000;
 /// An open connection.
 pub(super) struct Connection {
     pub(super) client: Client,
+    /// What tells it from every other.
+    name: String,
     driver: JoinHandle<()>,
     patience: Duration,
     /// True while a transaction is open.
@@ -65,15 +67,16 @@ impl Connection {
         let (client, driver) = timeout(CONNECT_TIMEOUT + GRACE, connecting).await.unwrap_or_else(|_| {
             Err(SinkError::new(FailureKind::Unreachable, operation.as_str(), "no answer within 20 s"))
         })?;
-        let connection = Self { client, driver, patience, busy: false };
+        let mut connection = Self { client, name: String::new(), driver, patience, busy: false };
         connection.run(&operation, &session(config)).await?;
-        let version = connection.rows(&operation, VERSION, &[]).await?;
-        let [version] = version.as_slice() else {
+        let known = connection.rows(&operation, KNOWN, &[]).await?;
+        let [known] = known.as_slice() else {
             return Err(SinkError::new(FailureKind::Bug, operation, "the server does not say its version"));
         };
-        if version.get::<_, i32>(0) < LEAST_VERSION {
+        if known.get::<_, i32>(0) < LEAST_VERSION {
             return Err(contract(operation, "the server is older than PostgreSQL 12; upgrade it"));
         }
+        connection.name = known.get(1);
         Ok(connection)
     }
 
@@ -87,6 +90,11 @@ impl Connection {
             Ok(answer) => answer.during(|| operation.to_owned()),
             Err(_) => Err(self.no_answer(operation)),
         }
+    }
+
+    /// What tells it from every other connection to the server.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// How long an answer is waited for.
@@ -150,7 +158,8 @@ where
     Ok((client, driver))
 }
 
-const VERSION: &str = "SELECT pg_catalog.current_setting('server_version_num')::int4";
+const KNOWN: &str = "SELECT pg_catalog.current_setting('server_version_num')::int4,
+    pg_catalog.pg_backend_pid() || '-' || extract(epoch FROM pg_catalog.clock_timestamp())";
 
 /// What a session is told at its start. `synchronous_commit` stays as the server has it: that is its
 /// owner's choice. Settle's own tables are found in the schema ahead of the `search_path` that the user
@@ -158,7 +167,7 @@ const VERSION: &str = "SELECT pg_catalog.current_setting('server_version_num')::
 fn session(config: &PostgresConfig) -> String {
     let mut sql = format!(
         "SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {}; \
-         SET TIME ZONE 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres'; SET bytea_output = 'hex'; \
+         SET default_transaction_isolation = 'read committed'; SET TIME ZONE 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres'; SET bytea_output = 'hex'; \
          SET extra_float_digits = 1; SET jit = off; \
          SELECT pg_catalog.set_config('search_path', {} || ', ' || pg_catalog.current_setting('search_path'), false)",
         config.request_timeout_ms,

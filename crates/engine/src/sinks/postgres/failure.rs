@@ -142,6 +142,14 @@ fn place_in_copy(context: &str) -> Option<(usize, Option<String>)> {
     line.parse().ok().map(|line| (line, column))
 }
 
+/// True where the server itself said no, and goes on: nothing of the statement has happened.
+pub(super) fn is_refusal(error: &SinkError) -> bool {
+    error.source.as_ref().and_then(|cause| cause.downcast_ref::<State>()).is_some_and(|State(code)| {
+        // A session that is ended while it commits may have committed.
+        !code.starts_with("57P") && !code.starts_with("08") && !code.starts_with("XX")
+    })
+}
+
 /// True where the connection must not be used again.
 pub(super) fn is_connection_lost(error: &SinkError) -> bool {
     error.effect == Effect::Unknown

@@ -1,11 +1,13 @@
 //! One transaction: begun, seen as a session by the shared pieces, and ended so that it is known how.
 
-use settle_core::sink::{BoxFuture, FailureKind, SinkError};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use settle_core::sink::BoxFuture;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, SimpleQueryMessage};
 
 use super::connection::Connection;
-use super::failure::Outcome;
+use super::failure::{self, Outcome};
 use super::stage::Stages;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::session::{Session, SqlValue};
@@ -14,6 +16,8 @@ use crate::sinks::sql::session::{Session, SqlValue};
 #[derive(Debug)]
 pub(super) struct Transaction {
     connection: Connection,
+    /// What the session says of itself as long as it is in this transaction.
+    mark: String,
     /// The session's own tables in which rows wait.
     pub(super) stages: Stages,
 }
@@ -22,17 +26,19 @@ impl Transaction {
     /// Begins one. Deferrable constraints are looked at when it is committed: rows come in the order of
     /// their keys, and a value may go from one row to another.
     pub(super) async fn begin(mut connection: Connection, stages: Stages, operation: &str) -> Outcome<Self> {
-        let begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET CONSTRAINTS ALL DEFERRED";
+        static BEGUN: AtomicU64 = AtomicU64::new(0);
+        let mark = format!("{}-{}", connection.name(), BEGUN.fetch_add(1, Ordering::Relaxed));
+        let begin = format!("BEGIN READ WRITE; SET LOCAL settle.mark = '{mark}'; SET CONSTRAINTS ALL DEFERRED");
         connection.busy = true;
-        connection.run(operation, begin).await?;
-        Ok(Self { connection, stages })
+        connection.run(operation, &begin).await?;
+        Ok(Self { connection, mark, stages })
     }
 
     /// Begins one that sees the database as it is now, and changes nothing.
     pub(super) async fn begin_reading(mut connection: Connection, operation: &str) -> Outcome<Self> {
         connection.busy = true;
         connection.run(operation, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
-        Ok(Self { connection, stages: Stages::default() })
+        Ok(Self { connection, mark: String::new(), stages: Stages::default() })
     }
 
     /// The connection.
@@ -41,29 +47,29 @@ impl Transaction {
     }
 
     /// Commits. The server answers COMMIT of a failed transaction with a ROLLBACK that looks like success,
-    /// and one outside of any transaction with success: the statements before it fail in the first, and
-    /// say no number in the second.
+    /// and one outside of any transaction with success: the statement before it fails in the first, and
+    /// does not find the mark in the second.
     ///
     /// While it waits for synchronous standbys no time-out may run: the wait would be given up, and the
     /// transaction be reported as committed.
     pub(super) async fn commit(self, operation: &str) -> Outcome<(Connection, Stages)> {
         const COMMIT: &str =
-            "SET LOCAL statement_timeout = 0; SELECT pg_catalog.txid_current_if_assigned() IS NOT NULL; COMMIT";
-        let Self { mut connection, stages } = self;
+            "SET LOCAL statement_timeout = 0; SELECT pg_catalog.current_setting('settle.mark', true); COMMIT";
+        let Self { mut connection, mark, stages } = self;
         let answers = match connection.within(operation, connection.client.simple_query(COMMIT)).await {
             Ok(answers) => answers,
             // What the server refused, it has rolled back.
-            Err(error) if error.source.as_ref().is_some_and(|cause| is_answer(cause.as_ref())) => return Err(error),
+            Err(error) if failure::is_refusal(&error) => return Err(error),
             Err(error) => return Err(error.effect_unknown()),
         };
-        let written = answers.iter().find_map(|answer| match answer {
-            SimpleQueryMessage::Row(row) => row.get(0).map(|flag| flag == "t"),
-            _ => None,
+        let is_ours = answers.iter().any(|answer| match answer {
+            SimpleQueryMessage::Row(row) => row.get(0) == Some(&*mark),
+            _ => false,
         });
-        if written != Some(true) {
+        if !is_ours {
             let context = "the session was not in the transaction that it began: something between here and the server \
                            shares its sessions; let it keep one for each client (in PgBouncer, pool_mode = session)";
-            return Err(SinkError::new(FailureKind::Contract, operation, context).effect_unknown());
+            return Err(failure::contract(operation, context).effect_unknown());
         }
         connection.busy = false;
         Ok((connection, stages))
@@ -76,11 +82,6 @@ impl Transaction {
         connection.busy = false;
         Ok(connection)
     }
-}
-
-/// True where the server itself said no.
-fn is_answer(cause: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
-    cause.is::<super::failure::State>() && !cause.to_string().starts_with("SQLSTATE 57P")
 }
 
 impl Session for Transaction {
@@ -134,9 +135,7 @@ fn cells(operation: &str, row: &Row) -> Outcome<Vec<SqlValue>> {
             Type::BYTEA => row.try_get::<_, Option<Vec<u8>>>(at).map(|cell| cell.map(SqlValue::Bytes)),
             _ => row.try_get::<_, Option<String>>(at).map(|cell| cell.map(SqlValue::Text)),
         };
-        known
-            .map(|cell| cell.unwrap_or(SqlValue::Null))
-            .map_err(|error| super::failure::of(error, operation.to_owned()))
+        known.map(|cell| cell.unwrap_or(SqlValue::Null)).map_err(|error| failure::of(error, operation.to_owned()))
     };
     (0..row.columns().len()).map(cell).collect()
 }
