@@ -17,6 +17,7 @@ use crate::log::{Ends, LogPartition, Member};
 use crate::pipeline::{CHUNKS_AHEAD, Reads, Writes, reads, writes};
 use crate::run::RunError;
 use crate::sinks::clickhouse::{self, ClickHouse, ClickHouseContents};
+use crate::sinks::postgres::{self, Postgres, PostgresContents};
 use crate::sinks::sqlite::{self, Sqlite, SqliteContents};
 use crate::source::{GroupOffsets, Source, SourceError, SourceFailure};
 
@@ -97,6 +98,7 @@ pub fn contents(config: &Config) -> Result<Box<dyn Contents>, SinkError> {
     Ok(match writes(config) {
         Writes::ClickHouse(clickhouse) => Box::new(ClickHouseContents::new(clickhouse, target)?),
         Writes::Sqlite(sqlite) => Box::new(SqliteContents::new(sqlite, target)),
+        Writes::Postgres(postgres) => Box::new(PostgresContents::new(postgres, target)),
     })
 }
 
@@ -106,6 +108,7 @@ pub async fn epochs(config: &Config) -> Result<Vec<RecordedEpoch>, SinkError> {
     match writes(config) {
         Writes::ClickHouse(clickhouse) => ClickHouse::new(clickhouse, target)?.epochs().await,
         Writes::Sqlite(sqlite) => Sqlite::new(sqlite, target)?.epochs(),
+        Writes::Postgres(postgres) => Postgres::new(postgres, target).epochs().await,
     }
 }
 
@@ -125,6 +128,7 @@ pub async fn record_epochs(config: &Config, epochs: &[RecordedEpoch]) -> Result<
             sink.epochs()?;
             sink.record_epochs(epochs)
         }
+        Writes::Postgres(postgres) => Postgres::new(postgres, target).record_epochs(epochs).await,
     }
 }
 
@@ -167,6 +171,7 @@ pub async fn forget_places(config: &Config, group: &str) -> Result<(), SinkError
     match writes(config) {
         Writes::ClickHouse(_) => Ok(()),
         Writes::Sqlite(sqlite) => sqlite::scratch::forget_group(&sqlite, group),
+        Writes::Postgres(postgres) => postgres::scratch::forget_group(&postgres, group).await,
     }
 }
 
@@ -190,6 +195,10 @@ impl Scratch {
                 *path = folder.join(format!("{name}.db"));
                 sqlite::scratch::make(&sqlite, path)?;
             }
+            (Writes::Postgres(postgres), SinkConfig::Postgres { schema, .. }) => {
+                *schema = postgres::scratch::beside(schema, name);
+                postgres::scratch::make(&postgres, schema).await?;
+            }
             (Writes::ClickHouse(clickhouse), SinkConfig::ClickHouse { database, cluster, .. }) => {
                 *database = format!("{database}__{name}");
                 *cluster = None;
@@ -212,6 +221,9 @@ impl Scratch {
         match (writes(&self.live), &self.config.sink) {
             (Writes::ClickHouse(live), SinkConfig::ClickHouse { database, .. }) => {
                 clickhouse::scratch::remove(live, database).await
+            }
+            (Writes::Postgres(live), SinkConfig::Postgres { schema, .. }) => {
+                postgres::scratch::remove(&live, schema).await
             }
             // The file goes with its folder.
             _ => Ok(()),

@@ -10,6 +10,7 @@ use crate::config::{Config, SinkConfig};
 use crate::kafka::{self, Bound, KafkaConfig, REVOKE_DEADLINE};
 use crate::sampling::{self, Sample};
 use crate::sinks::clickhouse::{self, ClickHouse, ClickHouseConfig, Columns};
+use crate::sinks::postgres::{self, Postgres, PostgresConfig};
 use crate::sinks::sqlite::{self, Sqlite, SqliteConfig};
 use crate::source::{Source, SourceError};
 
@@ -32,6 +33,7 @@ pub fn sink(config: &Config) -> Result<Box<dyn Sink>, SinkError> {
     Ok(match writes(config) {
         Writes::ClickHouse(clickhouse) => Box::new(ClickHouse::new(clickhouse, target)?),
         Writes::Sqlite(sqlite) => Box::new(Sqlite::new(sqlite, target)?),
+        Writes::Postgres(postgres) => Box::new(Postgres::new(postgres, target)),
     })
 }
 
@@ -71,6 +73,7 @@ pub fn ddl(config: &Config, sample: &Sample) -> Result<Vec<String>, SinkError> {
                 )?
             }
             Writes::Sqlite(_) => sqlite::create_table_ddl(&config.target, rows)?,
+            Writes::Postgres(to) => postgres::create_table_ddl(&config.target, &to.schema, rows)?,
         };
         for statement in of_table {
             // What tables share is said once.
@@ -85,6 +88,7 @@ pub fn ddl(config: &Config, sample: &Sample) -> Result<Vec<String>, SinkError> {
     let mut all = match writes(config) {
         Writes::ClickHouse(to) => clickhouse::own_ddl(&to.database, to.cluster.as_deref()),
         Writes::Sqlite(_) => sqlite::own_tables_ddl(),
+        Writes::Postgres(_) => postgres::own_tables_ddl(),
     };
     for statement in statements {
         if !all.contains(&statement) {
@@ -128,6 +132,7 @@ pub(crate) fn reads(config: &Config) -> Reads {
 pub(crate) enum Writes {
     ClickHouse(ClickHouseConfig),
     Sqlite(SqliteConfig),
+    Postgres(PostgresConfig),
 }
 
 pub(crate) fn writes(config: &Config) -> Writes {
@@ -147,6 +152,18 @@ pub(crate) fn writes(config: &Config) -> Writes {
         SinkConfig::Sqlite { path, busy_timeout_ms } => {
             let group = config.source.group.clone();
             Writes::Sqlite(SqliteConfig { path, busy_timeout_ms, group })
+        }
+        SinkConfig::Postgres { address, schema, unique, foreign_keys, request_timeout_ms, lock_timeout_ms } => {
+            let group = config.source.group.clone();
+            Writes::Postgres(PostgresConfig {
+                address,
+                schema,
+                unique,
+                foreign_keys,
+                request_timeout_ms,
+                lock_timeout_ms,
+                group,
+            })
         }
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::source::{named, scalar};
+use super::source::{choice, named, scalar};
 use super::{Secret, raw};
+use crate::sinks::postgres::{Address, ForeignKeys, LOCK_TIMEOUT_MS, REQUEST_TIMEOUT_MS, SCHEMA, Unique};
 
 /// Which destination.
 #[derive(Clone, Debug)]
@@ -33,6 +34,21 @@ pub enum SinkConfig {
         /// How long to wait for another writer, milliseconds.
         busy_timeout_ms: u64,
     },
+    /// `kind = "postgres"`
+    Postgres {
+        /// `url`, as `postgres://user@host:5432/database?sslmode=verify-full`, with the password.
+        address: Address,
+        /// Schema of the target tables; `public` where none is named.
+        schema: String,
+        /// `unique`: unique indexes beside the key's, `"refuse"` or `"allow"`.
+        unique: Unique,
+        /// `foreign_keys`: `"refuse"`, or `"off"` for sessions that do not look at them.
+        foreign_keys: ForeignKeys,
+        /// How long one statement may take, milliseconds.
+        request_timeout_ms: u64,
+        /// How long a lock of another session is waited for, milliseconds.
+        lock_timeout_ms: u64,
+    },
 }
 
 impl SinkConfig {
@@ -41,6 +57,7 @@ impl SinkConfig {
         match self {
             Self::ClickHouse { .. } => "clickhouse",
             Self::Sqlite { .. } => "sqlite",
+            Self::Postgres { .. } => "postgres",
         }
     }
 
@@ -49,6 +66,7 @@ impl SinkConfig {
         match self {
             Self::ClickHouse { url, database, .. } => format!("{url} database {database}"),
             Self::Sqlite { path, .. } => path.display().to_string(),
+            Self::Postgres { address, schema, .. } => format!("{address} schema {schema}"),
         }
     }
 }
@@ -57,32 +75,75 @@ impl SinkConfig {
 const MAX_BUSY_TIMEOUT_MS: u64 = (1 << 31) - 1;
 
 pub(crate) fn check(raw: &raw::Sink, base: &Path) -> Result<SinkConfig, String> {
-    let clickhouse_only = [
-        ("url", raw.url.is_some()),
-        ("database", raw.database.is_some()),
-        ("user", raw.user.is_some()),
-        ("password", raw.password.is_some()),
-        ("cluster", raw.cluster.is_some()),
-        ("settings", raw.settings.is_some()),
-        ("request_timeout_ms", raw.request_timeout_ms.is_some()),
-    ];
-    let sqlite_only = [("path", raw.path.is_some()), ("busy_timeout_ms", raw.busy_timeout_ms.is_some())];
-    let foreign = match raw.kind.as_str() {
-        "clickhouse" => named(&sqlite_only),
-        "sqlite" => named(&clickhouse_only),
-        other => return Err(format!("[sink] kind = \"{other}\" is not known; use \"clickhouse\" or \"sqlite\"")),
-    };
-    if let Some(key) = foreign.first() {
+    if !["clickhouse", "postgres", "sqlite"].contains(&raw.kind.as_str()) {
+        return Err(format!(
+            "[sink] kind = \"{}\" is not known; use \"clickhouse\", \"postgres\" or \"sqlite\"",
+            raw.kind
+        ));
+    }
+    if let Some(key) = foreign(raw).first() {
         return Err(format!("[sink] {key} does not belong to kind = \"{}\"; remove it", raw.kind));
     }
-    if raw.kind == "sqlite" {
-        let path = raw.path.as_ref().ok_or("[sink] path is missing: name the database file")?;
-        let busy_timeout_ms = raw.busy_timeout_ms.unwrap_or(5_000);
-        if busy_timeout_ms > MAX_BUSY_TIMEOUT_MS {
-            return Err(format!("[sink] busy_timeout_ms must be at most {MAX_BUSY_TIMEOUT_MS} (24 days)"));
+    match raw.kind.as_str() {
+        "sqlite" => {
+            let path = raw.path.as_ref().ok_or("[sink] path is missing: name the database file")?;
+            let busy_timeout_ms = raw.busy_timeout_ms.unwrap_or(5_000);
+            if busy_timeout_ms > MAX_BUSY_TIMEOUT_MS {
+                return Err(format!("[sink] busy_timeout_ms must be at most {MAX_BUSY_TIMEOUT_MS} (24 days)"));
+            }
+            Ok(SinkConfig::Sqlite { path: base.join(path), busy_timeout_ms })
         }
-        return Ok(SinkConfig::Sqlite { path: base.join(path), busy_timeout_ms });
+        "postgres" => postgres(raw, base),
+        _ => clickhouse(raw),
     }
+}
+
+/// Keys that are set and belong to other kinds.
+fn foreign(raw: &raw::Sink) -> Vec<&'static str> {
+    let keys = [
+        ("url", raw.url.is_some(), &["clickhouse", "postgres"][..]),
+        ("database", raw.database.is_some(), &["clickhouse"]),
+        ("user", raw.user.is_some(), &["clickhouse"]),
+        ("password", raw.password.is_some(), &["clickhouse", "postgres"]),
+        ("cluster", raw.cluster.is_some(), &["clickhouse"]),
+        ("settings", raw.settings.is_some(), &["clickhouse"]),
+        ("request_timeout_ms", raw.request_timeout_ms.is_some(), &["clickhouse", "postgres"]),
+        ("path", raw.path.is_some(), &["sqlite"]),
+        ("busy_timeout_ms", raw.busy_timeout_ms.is_some(), &["sqlite"]),
+        ("schema", raw.schema.is_some(), &["postgres"]),
+        ("unique", raw.unique.is_some(), &["postgres"]),
+        ("foreign_keys", raw.foreign_keys.is_some(), &["postgres"]),
+        ("lock_timeout_ms", raw.lock_timeout_ms.is_some(), &["postgres"]),
+    ];
+    let others = keys.into_iter().filter(|(_, _, kinds)| !kinds.contains(&raw.kind.as_str()));
+    named(&others.map(|(key, is_set, _)| (key, is_set)).collect::<Vec<_>>())
+}
+
+fn postgres(raw: &raw::Sink, base: &Path) -> Result<SinkConfig, String> {
+    let url = raw.url.as_deref().ok_or("[sink] url is missing, as \"postgres://user@host:5432/database\"")?;
+    let password = raw.password.as_deref().map(|p| Secret::read("[sink] password", p)).transpose()?;
+    let unique = [("refuse", Unique::Refuse), ("allow", Unique::Allow)];
+    let foreign_keys = [("refuse", ForeignKeys::Refuse), ("off", ForeignKeys::Off)];
+    let [request_timeout_ms, lock_timeout_ms] = [
+        ("request_timeout_ms", raw.request_timeout_ms.unwrap_or(REQUEST_TIMEOUT_MS)),
+        ("lock_timeout_ms", raw.lock_timeout_ms.unwrap_or(LOCK_TIMEOUT_MS)),
+    ]
+    .map(|(key, value)| match i32::try_from(value) {
+        // To PostgreSQL 0 is no bound at all.
+        Ok(1..) => Ok(value),
+        _ => Err(format!("[sink] {key} must be between 1 and {}", i32::MAX)),
+    });
+    Ok(SinkConfig::Postgres {
+        address: Address::read(url, password.as_ref(), base)?,
+        schema: raw.schema.clone().unwrap_or_else(|| SCHEMA.to_owned()),
+        unique: choice("[sink] unique", raw.unique.as_deref(), &unique)?.unwrap_or_default(),
+        foreign_keys: choice("[sink] foreign_keys", raw.foreign_keys.as_deref(), &foreign_keys)?.unwrap_or_default(),
+        request_timeout_ms: request_timeout_ms?,
+        lock_timeout_ms: lock_timeout_ms?,
+    })
+}
+
+fn clickhouse(raw: &raw::Sink) -> Result<SinkConfig, String> {
     let url = raw.url.clone().ok_or("[sink] url is missing, as \"http://127.0.0.1:8123\"")?;
     if !url.starts_with("http://") && !url.starts_with("https://") {
         return Err("[sink] url must start with http:// or https:// (Settle speaks ClickHouse's HTTP interface)".into());

@@ -223,6 +223,16 @@ impl Dialect {
         }
     }
 
+    /// True or false as SQL: PostgreSQL compares its booleans with no number.
+    pub(crate) fn flag(self, is: bool) -> &'static str {
+        match (self, is) {
+            (Self::Postgres, true) => "true",
+            (Self::Postgres, false) => "false",
+            (Self::Sqlite | Self::MySql, true) => "1",
+            (Self::Sqlite | Self::MySql, false) => "0",
+        }
+    }
+
     /// True where writers need rows to wait at: SQLite has one writer.
     pub(crate) fn has_row_locks(self) -> bool {
         self != Self::Sqlite

@@ -104,13 +104,14 @@ pub(crate) async fn bury(session: &mut impl Session, swept: &Swept<'_>, below: V
     claims::lock(session, &BTreeMap::from([(plan.table.clone(), Lock::Owned)])).await?;
     let (hi, lo) = (dialect.quoted(&plan.version_hi()), dialect.quoted(&plan.version_lo()));
     let flag = swept.is_deleted.map(|column| dialect.quoted(column));
-    let live = flag.as_ref().map_or(String::new(), |flag| format!(" AND {flag} = 0"));
+    let live = flag.as_ref().map_or(String::new(), |flag| format!(" AND {flag} = {}", dialect.flag(false)));
     let ours = dialect.quoted(swept.table);
     let ghosts = format!("({hi}, {lo}) < ({}){live}", dialect.places(1, 2));
     let below = [below.hi_signed().into(), below.lo_signed().into()];
     let count = if let (Deletes::Soft, Some(flag)) = (plan.deletes, &flag) {
         let op = dialect.quoted(&plan.meta.op);
-        let mark = format!("UPDATE {ours} SET {flag} = 1, {op} = 'd', {lo} = {lo} + 1 WHERE {ghosts}");
+        let mark =
+            format!("UPDATE {ours} SET {flag} = {}, {op} = 'd', {lo} = {lo} + 1 WHERE {ghosts}", dialect.flag(true));
         session.execute(&operation, &mark, &below).await?
     } else {
         let graves = swept.graves.as_deref().ok_or_else(|| {

@@ -1,0 +1,40 @@
+//! Ghosts in a table: the shared rule, with the table as it is here.
+
+use settle_core::position::TopicId;
+use settle_core::sink::Sweep;
+
+use super::apply::State;
+use super::failure::Outcome;
+use super::table::{Column, describe};
+use super::transaction::Transaction;
+use crate::config::target::Deletes;
+use crate::sinks::plan::Plan;
+use crate::sinks::sql::dialect::Dialect;
+use crate::sinks::sql::sweeps::{Swept, bury, is_due};
+
+/// Deletes the ghosts, where that is due, and forgets what was seen. Says how many they were.
+pub(super) async fn sweep_table(
+    session: &mut Transaction,
+    state: &State,
+    topic_id: TopicId,
+    sweep: &Sweep,
+) -> Outcome<u64> {
+    if !is_due(session, &state.target, topic_id, sweep).await? {
+        return Ok(0);
+    }
+    let plan = Plan::of(&state.target, &sweep.table, Deletes::Hard);
+    let schema = &state.config.schema;
+    let Some(table) = describe(session.connection(), schema, &plan.table).await? else { return Ok(0) };
+    let graves = describe(session.connection(), schema, &Dialect::Postgres.tombstones(&table.name)).await?;
+    let halves = [plan.version_hi(), plan.version_lo()];
+    let is_key = |column: &&Column| !halves.contains(&column.name);
+    let key = graves.iter().flat_map(|graves| &graves.columns).filter(is_key);
+    let swept = Swept {
+        plan: &plan,
+        table: &table.name,
+        key: key.map(|column| column.name.as_str()).collect(),
+        is_deleted: table.column(&plan.meta.is_deleted).map(|column| column.name.as_str()),
+        graves: graves.as_ref().map(|graves| graves.name.clone()),
+    };
+    bury(session, &swept, sweep.below).await
+}

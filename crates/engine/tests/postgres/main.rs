@@ -1,0 +1,10 @@
+//! PostgreSQL, on the real engine: every hazard of DESIGN, and the topics recorded from real servers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod database;
+#[allow(dead_code, reason = "another engine's tests use the rest")]
+#[path = "../sqlite/log.rs"]
+mod log;
+mod recorded;
+mod replays;
+mod values;
