@@ -2,6 +2,7 @@
 
 pub mod clickhouse;
 mod held;
+pub mod mysql;
 pub mod plan;
 pub(crate) mod sql;
 pub mod sqlite;
