@@ -17,12 +17,11 @@
 use std::path::Path;
 
 use settle_engine::check::{self, Checked};
-use settle_engine::config::Config;
 use settle_engine::finding::{Cause, Finding, Severity};
 use textwrap::Options;
 
 use crate::args::CheckArgs;
-use crate::exit::{self, Exit, fail};
+use crate::exit::{self, Exit};
 
 /// Where no terminal says how wide it is.
 const WIDTH: usize = 100;
@@ -33,16 +32,11 @@ const INDENT: &str = "        ";
 
 /// Checks and prints; exit 0 only if a run would start.
 pub fn execute(path: &Path, args: &CheckArgs) -> Exit {
-    let config = match Config::load(path) {
-        Ok(config) => config,
-        Err(error) => return fail(Exit::Usage, &error),
-    };
-    let checked = match exit::block_on(check::check(&config, args.sample)) {
-        Ok(checked) => checked,
-        Err(error) => return fail(Exit::Bug, &error),
-    };
-    print!("{}", shown(&path.display().to_string(), &checked, width()));
-    exit_of(&checked)
+    exit::by_config(path, async |config| {
+        let checked = check::check(&config, args.sample).await;
+        print!("{}", shown(&path.display().to_string(), &checked, width()));
+        exit_of(&checked)
+    })
 }
 
 /// How wide lines may be: as COLUMNS says, or the terminal, which may be too wide to read.

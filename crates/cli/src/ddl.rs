@@ -10,19 +10,18 @@ use crate::exit::{self, Exit, fail};
 
 /// Samples the topics and prints the tables that a run would make.
 pub fn execute(path: &Path, args: &DdlArgs) -> Exit {
-    let config = match Config::load(path) {
-        Ok(config) => config,
-        Err(error) => return fail(Exit::Usage, &error),
-    };
-    let sample = match exit::block_on(pipeline::sample(&config, args.sample)) {
-        Ok(Ok(sample)) => sample,
-        Ok(Err(error)) => return fail(exit::of_source(&error), &error),
-        Err(error) => return fail(Exit::Bug, &error),
+    exit::by_config(path, async |config| print(&config, args).await)
+}
+
+async fn print(config: &Config, args: &DdlArgs) -> Exit {
+    let sample = match pipeline::sample(config, args.sample).await {
+        Ok(sample) => sample,
+        Err(error) => return fail(exit::of_source(&error), &error),
     };
     for refusal in sample.refusals.iter().take(3) {
         eprintln!("settle: left out: {refusal}");
     }
-    match pipeline::ddl(&config, &sample) {
+    match pipeline::ddl(config, &sample) {
         Ok(statements) if statements.is_empty() => {
             eprintln!(
                 "settle: the topics hold no rows to take tables from; declare columns under [tables.\"…\".columns]"

@@ -14,17 +14,10 @@ use crate::exit::{self, Exit, fail};
 
 /// Runs one of its commands.
 pub fn execute(path: &Path, args: &EpochArgs) -> Exit {
-    let config = match Config::load(path) {
-        Ok(config) => config,
-        Err(error) => return fail(Exit::Usage, &error),
-    };
-    let run = async {
-        match &args.command {
-            EpochCommand::Ls => list(&config).await,
-            EpochCommand::Bump { begins, epoch } => bump(&config, begins, *epoch).await,
-        }
-    };
-    exit::block_on(run).unwrap_or_else(|error| fail(Exit::Bug, &error))
+    exit::by_config(path, async |config| match &args.command {
+        EpochCommand::Ls => list(&config).await,
+        EpochCommand::Bump { begins, epoch } => bump(&config, begins, *epoch).await,
+    })
 }
 
 async fn list(config: &Config) -> Exit {

@@ -1,11 +1,13 @@
 //! Exit codes, and the one place that maps failures to them.
 
 use std::error::Error;
+use std::path::Path;
 use std::process::ExitCode;
 
 pub use settle_core::causes::chain;
 use settle_core::policy::{Verdict, decide};
-use settle_core::sink::SinkError;
+use settle_core::sink::{FailureKind, SinkError};
+use settle_engine::config::Config;
 use settle_engine::run::RunError;
 use settle_engine::scan::ScanError;
 use settle_engine::source::{SourceError, SourceFailure};
@@ -62,6 +64,9 @@ pub fn of_source(error: &SourceError) -> Exit {
 
 /// The code of a failure at the sink.
 pub fn of_sink(error: &SinkError) -> Exit {
+    if error.kind == FailureKind::Fenced {
+        return Exit::Fenced;
+    }
     match decide(error.kind) {
         Verdict::Retry | Verdict::Pause => Exit::SinkUnreachable,
         Verdict::Isolate | Verdict::Stop => Exit::Contract,
@@ -81,6 +86,14 @@ pub(crate) fn of_scan(error: &ScanError) -> Exit {
 pub fn fail(exit: Exit, error: &dyn Error) -> Exit {
     eprintln!("settle: {}", chain(error));
     exit
+}
+
+/// Reads the configuration, and runs a command by it.
+pub(crate) fn by_config(path: &Path, command: impl AsyncFnOnce(Config) -> Exit) -> Exit {
+    match Config::load(path) {
+        Ok(config) => block_on(command(config)).unwrap_or_else(|error| fail(Exit::Bug, &error)),
+        Err(error) => fail(Exit::Usage, &error),
+    }
 }
 
 /// Runs a future to its end on a runtime of its own.

@@ -29,11 +29,7 @@ const SHOWN: usize = 40;
 
 /// Reads the log and prints.
 pub fn execute(path: &Path, args: &ExplainArgs) -> Exit {
-    let config = match Config::load(path) {
-        Ok(config) => config,
-        Err(error) => return fail(Exit::Usage, &error),
-    };
-    exit::block_on(explain(&config, args)).unwrap_or_else(|error| fail(Exit::Bug, &error))
+    exit::by_config(path, async |config| explain(&config, args).await)
 }
 
 /// A row's record, as it was read.

@@ -27,52 +27,24 @@ use exit::Exit;
 
 /// Runs the command that the arguments name.
 pub fn execute(cli: Cli) -> Exit {
-    let logs = cli.log_format;
+    match &cli.command {
+        Command::Run(_) => logs::start(cli.log_format, "info"),
+        // Its runs have logs of their own.
+        Command::Demo(_) => {}
+        _ => logs::start(cli.log_format, "warn"),
+    }
     match cli.command {
-        Command::Run(args) => {
-            logs::start(logs, "info");
-            run::execute(&cli.config, &args)
-        }
-        Command::Check(args) => {
-            logs::start(logs, "warn");
-            check::execute(&cli.config, &args)
-        }
-        Command::Ddl(args) => {
-            logs::start(logs, "warn");
-            ddl::execute(&cli.config, &args)
-        }
-        Command::Prove(args) => {
-            logs::start(logs, "warn");
-            prove::execute(&cli.config, &args)
-        }
-        Command::Status(args) => {
-            logs::start(logs, "warn");
-            status::execute(&cli.config, &args)
-        }
-        Command::Explain(args) => {
-            logs::start(logs, "warn");
-            explain::execute(&cli.config, &args)
-        }
-        Command::Replay(args) => {
-            logs::start(logs, "warn");
-            replay::execute(&cli.config, &args)
-        }
-        Command::Epoch(args) => {
-            logs::start(logs, "warn");
-            epoch::execute(&cli.config, &args)
-        }
-        Command::Dlq(args) => {
-            logs::start(logs, "warn");
-            dlq::execute(&cli.config, &args)
-        }
-        Command::Simulate(args) => {
-            logs::start(logs, "warn");
-            simulate::command::execute(&args)
-        }
-        Command::Connector(args) => {
-            logs::start(logs, "warn");
-            connector::command::execute(&args)
-        }
+        Command::Run(args) => run::execute(&cli.config, &args),
+        Command::Check(args) => check::execute(&cli.config, &args),
+        Command::Ddl(args) => ddl::execute(&cli.config, &args),
+        Command::Prove(args) => prove::execute(&cli.config, &args),
+        Command::Status(args) => status::execute(&cli.config, &args),
+        Command::Explain(args) => explain::execute(&cli.config, &args),
+        Command::Replay(args) => replay::execute(&cli.config, &args),
+        Command::Epoch(args) => epoch::execute(&cli.config, &args),
+        Command::Dlq(args) => dlq::execute(&cli.config, &args),
+        Command::Simulate(args) => simulate::command::execute(&args),
+        Command::Connector(args) => connector::command::execute(&args),
         Command::Demo(args) => demo::execute(&args),
     }
 }

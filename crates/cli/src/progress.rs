@@ -46,7 +46,7 @@ pub(crate) async fn show(mut watch: Watch) {
         let tally = progress.tally;
         let message = match away.or(progress.source_away) {
             Some(why) => format!("paused: {why}"),
-            None => counts(&tally, progress.partitions),
+            None => counts(&tally, progress.swept, progress.partitions),
         };
         bar.set_message(message);
         tokio::select! {
@@ -59,12 +59,13 @@ pub(crate) async fn show(mut watch: Watch) {
 }
 
 /// The line while all goes well.
-fn counts(tally: &Tally, partitions: usize) -> String {
+fn counts(tally: &Tally, swept: u64, partitions: usize) -> String {
     let dead = match tally.dead_lettered {
         0 => String::new(),
         count => format!("{count} dead letters, "),
     };
-    format!("{} read, {} settled, {dead}{partitions} partitions", tally.read, tally.placed())
+    let swept = if swept == 0 { String::new() } else { format!("{swept} ghosts swept, ") };
+    format!("{} read, {} settled, {dead}{swept}{partitions} partitions", tally.read, tally.placed())
 }
 
 #[cfg(test)]
@@ -72,10 +73,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dead_letters_are_told_where_there_are_any() {
+    fn dead_letters_and_ghosts_are_told_where_there_are_any() {
         let mut tally = Tally { read: 9, applied: 7, ..Tally::default() };
-        assert_eq!(counts(&tally, 2), "9 read, 7 settled, 2 partitions");
+        assert_eq!(counts(&tally, 0, 2), "9 read, 7 settled, 2 partitions");
         tally.dead_lettered = 2;
-        assert_eq!(counts(&tally, 2), "9 read, 9 settled, 2 dead letters, 2 partitions");
+        assert_eq!(counts(&tally, 0, 2), "9 read, 9 settled, 2 dead letters, 2 partitions");
+        assert_eq!(counts(&tally, 4, 2), "9 read, 9 settled, 2 dead letters, 4 ghosts swept, 2 partitions");
     }
 }

@@ -17,11 +17,7 @@ use crate::run::{self, BOUNDED_DEADLINE, DRAIN};
 
 /// Replays and prints the report.
 pub fn execute(path: &Path, args: &ReplayArgs) -> Exit {
-    let config = match Config::load(path) {
-        Ok(config) => config,
-        Err(error) => return fail(Exit::Usage, &error),
-    };
-    exit::block_on(replay(config, args)).unwrap_or_else(|error| fail(Exit::Bug, &error))
+    exit::by_config(path, async |config| replay(config, args).await)
 }
 
 async fn replay(mut config: Config, args: &ReplayArgs) -> Exit {

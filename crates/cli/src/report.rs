@@ -42,11 +42,13 @@ pub(crate) fn human(report: &Report, guarantee: Guarantee) -> String {
         line("", *count, &format!("  {class}"));
     }
     line("", report.dlq_truncated, "  were too big for the queue: it has their origin");
+    line("swept", report.swept, "ghosts: the last full snapshot did not refresh them");
     line("unsettled", report.unsettled, "not durable: will be delivered again");
     line("re-delivered", report.redelivered, "of the records read");
     line("retries", report.retries, "of batches");
     line("revoked", report.revoked, "partitions");
     line("lost", report.lost, "partitions");
+    line("fenced", report.fenced, "partitions: another instance had taken them");
     for table in &report.possible_ghosts {
         let _ = writeln!(text, "  possible ghosts in {table}: a full snapshot behind a gap");
     }

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use settle_engine::config::Config;
+use settle_engine::config::{Config, Target};
 use settle_engine::dead_letter::DeadLetterLog;
 use settle_engine::pipeline;
 use settle_engine::run::{self, Destination, End, Ended, Options, progress};
-use settle_engine::shutdown::{self, Stopper};
+use settle_engine::shutdown::{self, Shutdown, Stopper};
 use tokio::signal::unix::{SignalKind, signal};
 
 use settle_engine::source::Source;
@@ -24,17 +24,15 @@ pub(crate) const DRAIN: Duration = Duration::from_secs(30);
 
 /// Runs the pipeline and prints its report.
 pub fn execute(path: &Path, args: &RunArgs) -> Exit {
-    let mut config = match Config::load(path) {
-        Ok(config) => config,
-        Err(error) => return fail(Exit::Usage, &error),
-    };
-    if let Some(group) = &args.group
-        && let Err(problem) = config.source.set_group(group)
-    {
-        eprintln!("settle: --{problem}");
-        return Exit::Usage;
-    }
-    exit::block_on(run(config, args)).unwrap_or_else(|error| fail(Exit::Bug, &error))
+    exit::by_config(path, async |mut config| {
+        if let Some(group) = &args.group
+            && let Err(problem) = config.source.set_group(group)
+        {
+            eprintln!("settle: --{problem}");
+            return Exit::Usage;
+        }
+        run(config, args).await
+    })
 }
 
 async fn run(config: Config, args: &RunArgs) -> Exit {
@@ -73,11 +71,7 @@ pub(crate) async fn flow(config: Config, source: Source, options: Options, forma
         None => Destination::from(sink),
     };
     tracing::info!(group = %config.source.group, sink = config.sink.kind(), to = %config.sink.address(), "started");
-    let (show, watch) = progress::channel();
-    let shown = tokio::spawn(bar::show(watch));
-    let Ended { report, error } = run::run(source, destination, config.target, options, show, shutdown).await;
-    // It ends with the run, and clears its line before the report is printed.
-    let _ = tokio::time::timeout(Duration::from_secs(1), shown).await;
+    let Ended { report, error } = shown(source, destination, config.target, options, shutdown).await;
     report::print(&report, guarantee, format);
     if !report.is_sound() {
         eprintln!("settle: an invariant of settle does not hold (see the report); please report this bug with it");
@@ -88,6 +82,22 @@ pub(crate) async fn flow(config: Config, source: Source, options: Options, forma
         None if report.ended == End::Interrupted => Exit::Interrupted,
         None => Exit::Done,
     }
+}
+
+/// Runs to the end, with a line of progress on a terminal.
+pub(crate) async fn shown(
+    source: Source,
+    destination: Destination,
+    target: Target,
+    options: Options,
+    shutdown: Shutdown,
+) -> Ended {
+    let (show, watch) = progress::channel();
+    let shown = tokio::spawn(bar::show(watch));
+    let ended = run::run(source, destination, target, options, show, shutdown).await;
+    // It ends with the run, and clears its line before anything is printed.
+    let _ = tokio::time::timeout(Duration::from_secs(1), shown).await;
+    ended
 }
 
 /// Turns SIGINT and SIGTERM into requests to stop: the first drains, the second aborts.

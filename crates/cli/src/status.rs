@@ -11,18 +11,14 @@ use settle_engine::log::{LogPartition, Member};
 use settle_engine::source::SourceError;
 
 use crate::args::StatusArgs;
-use crate::exit::{self, Exit, fail};
+use crate::exit::{self, Exit};
 
 /// Kinds of facts that are worth knowing of a destination.
 const KINDS: [&str; 5] = ["epoch", "held", "sweep", "pending-delete", "floor"];
 
 /// Looks and prints; a part that cannot be reached is said, and the others are shown.
 pub fn execute(path: &Path, args: &StatusArgs) -> Exit {
-    let config = match Config::load(path) {
-        Ok(config) => config,
-        Err(error) => return fail(Exit::Usage, &error),
-    };
-    exit::block_on(async {
+    exit::by_config(path, async |config| {
         let source = source(&config).await;
         let destination = destination(&config).await;
         let letters = match &config.dlq {
@@ -53,7 +49,6 @@ pub fn execute(path: &Path, args: &StatusArgs) -> Exit {
         }
         worst
     })
-    .unwrap_or_else(|error| fail(Exit::Bug, &error))
 }
 
 fn told(part: Result<Value, String>) -> Value {

@@ -87,6 +87,7 @@ impl Fold {
         floor: Option<Floor>,
         now_ms: u64,
     ) -> Result<(), Refusal> {
+        let is_control = matches!(event, Event::Control(_));
         match event {
             Event::Change(change) => self.take(*change)?,
             Event::Truncate(truncate) => {
@@ -99,6 +100,9 @@ impl Fold {
         self.batch.tally.read += 1;
         self.batch.floors.extend(floor.map(|floor| (partition.clone(), floor)));
         self.cover(partition, offset, offset.saturating_add(1), now_ms);
+        if is_control && let Some(controls) = self.batch.controls.get_mut(self.last_span) {
+            *controls += 1;
+        }
         Ok(())
     }
 
@@ -162,7 +166,10 @@ impl Fold {
                 invariant::check(&SPANS_IN_ORDER, span.end <= start);
                 span.end = span.end.max(end);
             }
-            None => spans.push(Span { partition: partition.clone(), start, end }),
+            None => {
+                spans.push(Span { partition: partition.clone(), start, end });
+                self.batch.controls.push(0);
+            }
         }
     }
 
@@ -210,13 +217,19 @@ impl Fold {
 }
 
 /// Folds some changes of a batch anew, in this order, beside its truncates and floors. Its spans
-/// are proven by what is left of the batch.
+/// are proven by what is left of the batch: here they are empty.
 pub(crate) fn refold(rest: &Batch, changes: Vec<Change>) -> Result<Batch, Refusal> {
-    let mut fold = Fold::new(Limits::default());
-    fold.batch.floors.clone_from(&rest.floors);
-    fold.batch.truncates.clone_from(&rest.truncates);
+    let mut batch = rest.asking();
+    batch.floors.clone_from(&rest.floors);
+    batch.truncates.clone_from(&rest.truncates);
+    batch.tally.read = changes.len() as u64;
+    fold_into(batch, changes)
+}
+
+/// Folds changes, in this order, into a batch that has none. Its tally counts them as read already.
+pub(crate) fn fold_into(batch: Batch, changes: Vec<Change>) -> Result<Batch, Refusal> {
+    let mut fold = Fold { batch, ..Fold::new(Limits::default()) };
     for change in changes {
-        fold.batch.tally.read += 1;
         fold.take(change)?;
     }
     Ok(fold.cut())

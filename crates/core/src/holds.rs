@@ -59,7 +59,7 @@ pub enum HoldState {
 }
 
 /// The holds of the partitions that are written here, and what changed since it was last noted.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holds {
     rows: HashMap<Partition, HashMap<Key, Held>>,
     notes: BTreeMap<(Partition, Key), HoldState>,
@@ -121,6 +121,12 @@ impl Holds {
         let follows = own.map(|held| Place { partition: partition.clone(), offset: held.first }).or(old)?;
         self.hold(&partition, &change.key, offset);
         Some(follows)
+    }
+
+    /// Another instance has these partitions: what it holds of them is its own, and nothing is noted.
+    pub fn forget(&mut self, partitions: &[Partition]) {
+        self.rows.retain(|partition, _| !partitions.contains(partition));
+        self.notes.retain(|(partition, _), _| !partitions.contains(partition));
     }
 
     /// The row's dead letters up to `last` were applied after all: what the destination holds is right

@@ -35,6 +35,7 @@ pub mod truncate;
 pub mod unfold;
 pub mod value;
 pub mod version;
+pub mod withdrawal;
 
 #[cfg(test)]
 extern crate self as settle_core;

@@ -249,7 +249,7 @@ pub struct SinkError {
     /// The record at fault, where the destination, or we ahead of it, can tell.
     pub place: Option<Place>,
     /// The partitions that another instance has, for [`FailureKind::Fenced`].
-    pub fenced: Vec<Partition>,
+    pub fenced: Box<[Partition]>,
     /// The error beneath, where there is one.
     pub source: Option<Box<dyn Error + Send + Sync>>,
 }
@@ -258,14 +258,14 @@ impl SinkError {
     /// An error that certainly had no effect.
     pub fn new(kind: FailureKind, operation: impl Into<String>, context: impl Into<String>) -> Self {
         let (operation, context) = (operation.into(), context.into());
-        Self { kind, effect: Effect::None, operation, context, place: None, fenced: Vec::new(), source: None }
+        Self { kind, effect: Effect::None, operation, context, place: None, fenced: Box::default(), source: None }
     }
 
     /// Another instance has opened these partitions since this one did.
     pub fn fenced(operation: impl Into<String>, partitions: Vec<Partition>) -> Self {
         let named: Vec<String> = partitions.iter().map(Partition::to_string).collect();
         let context = format!("another instance of the group has taken {}", named.join(", "));
-        Self { fenced: partitions, ..Self::new(FailureKind::Fenced, operation, context) }
+        Self { fenced: partitions.into(), ..Self::new(FailureKind::Fenced, operation, context) }
     }
 
     /// With the record at fault.

@@ -4,8 +4,9 @@
 //! destination refused, so that the last good one is applied. Rows are halved, so that a poison row
 //! among n costs about log n writes; where the destination names the record, none.
 //!
-//! Invariants: every change ends applied, superseded, stale or as a dead letter, once. Pieces carry
-//! no span: only what is left, with the spans, proves anything, and it is applied last.
+//! Invariants: every change ends applied, superseded, stale or as a dead letter, once. The spans of
+//! pieces are empty, for a destination that fences: only what is left, with the spans, proves
+//! anything, and it is applied last.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::fold::refold;
 use crate::holds::Holds;
 use crate::invariant::{self, TALLY_BALANCES};
 use crate::key::Key;
-use crate::position::Place;
+use crate::position::{Partition, Place};
 use crate::refusal::Refusal;
 use crate::sink::{FailureKind, Outcome, SinkError};
 
@@ -145,6 +146,36 @@ impl<'h> Pieces<'h> {
                 self.push(first);
             }
         }
+    }
+
+    /// Another instance has these partitions. What was not applied of them, and their dead letters,
+    /// are its own now; `piece` was refused for that, and what is left of it comes again. What was
+    /// applied before keeps its place.
+    pub fn withdraw(&mut self, piece: Option<Batch>, partitions: &[Partition]) {
+        self.holds.forget(partitions);
+        self.rest.let_go(partitions);
+        if let Some(piece) = piece {
+            self.push(units(piece.changes));
+        }
+        let mut gone = 0;
+        for unit in self.todo.iter_mut().flatten() {
+            let before = unit.len();
+            unit.retain(|change| !partitions.contains(&change.record.partition));
+            gone += (before - unit.len()) as u64;
+        }
+        for units in &mut self.todo {
+            units.retain(|unit| !unit.is_empty());
+        }
+        let letters = self.letters.len();
+        self.letters.retain(|letter| !partitions.contains(&letter.record.partition));
+        let letters = (letters - self.letters.len()) as u64;
+        self.rest.tally.dead_lettered -= letters;
+        self.rest.tally.read -= gone + letters;
+    }
+
+    /// Asks the destination whether the partitions are still ours.
+    pub fn asking(&self) -> Batch {
+        self.rest.asking()
     }
 
     /// Dead letters so far.

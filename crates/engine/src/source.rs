@@ -21,6 +21,8 @@ pub struct Assignment {
     pub topic_id: Option<TopicId>,
     /// Next offset to read: the group's committed offset, or the start of the log.
     pub start: Offset,
+    /// First offset that the log has.
+    pub begins: Offset,
     /// True where the group had committed an offset.
     pub resumed: bool,
     /// What was kept with that offset. Whatever does not belong to it is not here.
@@ -44,7 +46,8 @@ impl Assignment {
         resumed: bool,
         generation: u64,
     ) -> Self {
-        Self { partition, topic_id, start, resumed, standing: None, partitions: 0, waits: false, generation }
+        let (begins, standing) = (0, None);
+        Self { partition, topic_id, start, begins, resumed, standing, partitions: 0, waits: false, generation }
     }
 }
 
@@ -121,14 +124,20 @@ pub struct GroupOffsets {
 impl GroupOffsets {
     /// How to move the group to `offset` of a partition, for people.
     pub fn how_to_move(&self, partition: &Partition, offset: Offset) -> String {
-        match &self.move_command {
-            Some(command) => {
-                format!(
-                    "move the group there ({command} --topic {partition} --reset-offsets --to-offset {offset} --execute)"
-                )
-            }
-            None => "read the capture under a new group".to_owned(),
+        self.how_to_move_each(&[(partition, offset)])
+    }
+
+    /// How to move the group in several partitions, for people.
+    pub fn how_to_move_each(&self, places: &[(&Partition, Offset)]) -> String {
+        let Some(command) = &self.move_command else { return "read the capture under a new group".to_owned() };
+        let one = |(partition, offset): &(&Partition, Offset)| {
+            format!("{command} --topic {partition} --reset-offsets --to-offset {offset} --execute")
+        };
+        let mut commands: Vec<String> = places.iter().take(COMMANDS).map(one).collect();
+        if places.len() > COMMANDS {
+            commands.push("and so on for the others".to_owned());
         }
+        format!("move the group there ({})", commands.join("; "))
     }
 }
 
@@ -149,6 +158,9 @@ impl CommitPoint {
         Self { partition, offset, metadata: String::new() }
     }
 }
+
+/// So many commands are written out; a topic may have hundreds of partitions.
+const COMMANDS: usize = 8;
 
 /// How far a group is in a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -216,5 +228,19 @@ impl fmt::Display for SourceError {
 impl Error for SourceError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.source.as_deref().map(|e| e as &(dyn Error + 'static))
+    }
+}
+
+/// Why a source does not go on.
+pub(crate) enum Stop {
+    /// It was asked to stop, or nobody listens any more.
+    NobodyListens,
+    /// The run must stop.
+    Failed(SourceError),
+}
+
+impl From<SourceError> for Stop {
+    fn from(error: SourceError) -> Self {
+        Self::Failed(error)
     }
 }

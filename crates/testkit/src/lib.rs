@@ -21,3 +21,5 @@ pub mod postgres;
 #[cfg(feature = "clients")]
 pub mod proxy;
 pub mod services;
+#[cfg(feature = "clients")]
+pub mod suite;

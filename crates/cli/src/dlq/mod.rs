@@ -23,25 +23,23 @@ const LISTED: usize = 50;
 
 /// Runs one of its commands.
 pub fn execute(path: &Path, args: &DlqArgs) -> Exit {
-    let mut config = match Config::load(path) {
-        Ok(config) => config,
-        Err(error) => return fail(Exit::Usage, &error),
-    };
-    if let Some(group) = &args.group
-        && let Err(problem) = config.source.set_group(group)
-    {
-        eprintln!("settle: --group: {problem}");
-        return Exit::Usage;
-    }
-    let Some(dlq) = &config.dlq else {
-        eprintln!(
-            "settle: {} has no [dlq]: name a topic or a path in it, and a run sets aside what it cannot apply",
-            path.display()
-        );
-        return Exit::Usage;
-    };
-    let log = DeadLetterLog::new(dlq, &config.source.group);
-    exit::block_on(run(&config, log, args)).unwrap_or_else(|error| fail(Exit::Bug, &error))
+    exit::by_config(path, async |mut config| {
+        if let Some(group) = &args.group
+            && let Err(problem) = config.source.set_group(group)
+        {
+            eprintln!("settle: --group: {problem}");
+            return Exit::Usage;
+        }
+        let Some(dlq) = &config.dlq else {
+            eprintln!(
+                "settle: {} has no [dlq]: name a topic or a path in it, and a run sets aside what it cannot apply",
+                path.display()
+            );
+            return Exit::Usage;
+        };
+        let log = DeadLetterLog::new(dlq, &config.source.group);
+        run(&config, log, args).await
+    })
 }
 
 async fn run(config: &Config, mut log: DeadLetterLog, args: &DlqArgs) -> Exit {

@@ -20,6 +20,7 @@ use tokio::sync::Mutex;
 
 use super::looks::{LookId, Looks};
 use super::observer::{Watched, look};
+use super::pass::Into;
 use super::{Verdict, begins_late, finished, pass, read_since, text};
 use crate::exit::{self, Exit, fail};
 
@@ -55,7 +56,7 @@ async fn in_scratch(
     let sink = pipeline::sink(&into).map_err(of_sink)?;
     let guarantee = sink.guarantee();
     let sink = Box::new(Listed { sink, target: config.target.clone(), tables: tables.clone() });
-    let report = finished(pass::replay(&into, ends, sink, shutdown.clone()).await?)?;
+    let report = finished(pass::replay(&into, ends, Into::Scratch(sink), shutdown.clone()).await?)?;
     println!("\napplied anew to {}:{}", into.sink.address(), text::tally(&report.tally, guarantee));
 
     let mut looks = Looks::new().map_err(|error| fail(Exit::Bug, &error))?;

@@ -8,7 +8,7 @@
 mod fresh;
 mod looks;
 mod observer;
-pub(crate) mod pass;
+mod pass;
 mod since;
 mod text;
 
@@ -31,6 +31,7 @@ use crate::exit::{self, Exit, fail};
 use crate::run::listen;
 use looks::Compared;
 use observer::{Observed, Observer, Watched};
+use pass::Into;
 use since::{Since, SinceError};
 
 /// What was compared of one table.
@@ -88,7 +89,7 @@ async fn replay(
     let sink = pipeline::sink(&as_another).map_err(|error| fail(exit::of_sink(&error), &error))?;
     let guarantee = sink.guarantee();
     let sink = Box::new(Observed { sink, observer: observer.clone() });
-    let ended = pass::replay(&as_another, ends, sink, shutdown.clone()).await?;
+    let ended = pass::replay(&as_another, ends, Into::Live(sink), shutdown.clone()).await?;
     let report = finished(ended)?;
     println!("\nreplay {number} of {times}, as a new group:{}", text::tally(&report.tally, guarantee));
     let mut observer = observer.lock().await;

@@ -27,6 +27,36 @@ fn every_shop_topic_equals_its_source_after_one_pass_and_two_replays() {
     }
 }
 
+/// What a run warned of rules for tables, in the words of the log.
+fn warned_of_rules(stage: &Stage, args: &[&str]) -> Vec<String> {
+    let output = stage.output(args);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    let entries = said.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let warned =
+        entries.filter(|entry| entry["level"] == "WARN").map(|entry| entry["message"].as_str().unwrap().to_owned());
+    warned.filter(|message| message.starts_with("[tables.")).collect()
+}
+
+#[test]
+fn rules_that_matched_no_table_are_said_at_the_end_of_a_run() {
+    let (shop, stage) = (shop("pg-hazards", "shop.public.customers"), Stage::new());
+    stage.capture_into_sqlite(&shop, &shop.lines(), 100);
+    let config = std::fs::read_to_string(stage.path("settle.toml")).unwrap();
+    let rules = "[tables.\"public.customer\"]\nname = \"people\"\n[tables.\"audit.log\"]\ndeletes = \"hard\"\n";
+    stage.write("settle.toml", &format!("{config}{rules}"));
+    let slip = "[tables.\"public.customer\"] matches no table that was read, which are public.customers; did you mean \
+                [tables.\"public.customers\"]?";
+    let other = "[tables.\"audit.log\"] matches no table that was read, which are public.customers; remove it, or see that \
+                 its topic is among those that are read";
+    assert_eq!(warned_of_rules(&stage, &["--max-messages", "40"]), [slip], "the rest is not read yet");
+    assert_eq!(warned_of_rules(&stage, &["--until-end"]), [slip], "the beginning was read by another run");
+    assert_eq!(warned_of_rules(&stage, &["--until-end"]), [""; 0], "nothing was read");
+    assert_eq!(warned_of_rules(&stage, &["--until-end", "--group", "another"]), [other, slip]);
+    let proof = stage.settle(&["prove", "--times", "1"]).output().unwrap();
+    assert_eq!((proof.status.code(), String::from_utf8(proof.stderr).unwrap()), (Some(0), String::new()));
+}
+
 #[test]
 fn the_size_of_batches_changes_nothing() {
     for shop in SHOPS {

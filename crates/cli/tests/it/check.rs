@@ -3,10 +3,11 @@
 use std::process::Stdio;
 
 use settle_testkit::clickhouse::Client;
-use settle_testkit::kafka::{self, Record};
+use settle_testkit::kafka;
 
 use crate::child::{Running, until};
-use crate::live::Live;
+use crate::ends::{self, CAPTURE, SQLITE};
+use crate::live::{Live, produce};
 use crate::shop::{Shop, shop};
 use crate::stage::Stage;
 
@@ -27,10 +28,6 @@ pub fn run_exits(stage: &Stage) -> i32 {
     stage.settle(&["run", "--until-end", "--deadline", "1s"]).output().unwrap().status.code().unwrap()
 }
 
-fn folder(stage: &Stage) -> String {
-    stage.path("").display().to_string().trim_end_matches('/').to_owned()
-}
-
 pub fn orders() -> Shop {
     shop("pg-hazards", "shop.public.orders")
 }
@@ -39,26 +36,14 @@ pub fn orders() -> Shop {
 pub fn capture(lines: &[String], more: &str) -> Stage {
     let stage = Stage::new();
     stage.write("capture.jsonl", &lines.join("\n"));
-    stage.write(
-        "settle.toml",
-        &format!(
-            "[source]\nkind = \"file\"\npath = \"capture.jsonl\"\ngroup = \"g\"\n[sink]\nkind = \"sqlite\"\npath = \
-             \"shop.db\"\n{more}"
-        ),
-    );
+    stage.configure(&[CAPTURE, SQLITE, more].concat());
     stage
 }
 
 /// A pipeline from Kafka into SQLite.
 pub fn kafka_into_sqlite(topics: &[&str], brokers: &str, group: &str) -> Stage {
     let stage = Stage::new();
-    stage.write(
-        "settle.toml",
-        &format!(
-            "[source]\nkind = \"kafka\"\nbrokers = \"{brokers}\"\ngroup = \"{group}\"\ntopics = {topics:?}\n[sink]\nkind = \
-             \"sqlite\"\npath = \"shop.db\"\n"
-        ),
-    );
+    stage.configure(&(ends::kafka_at(brokers, group, topics) + SQLITE));
     stage
 }
 
@@ -66,10 +51,22 @@ pub fn kafka_into_sqlite(topics: &[&str], brokers: &str, group: &str) -> Stage {
 pub async fn recorded(shop: &Shop) -> String {
     let topic = kafka::unique(shop.topic);
     kafka::create_topic(&topic, 3, &[("retention.ms", "604800000")]).await;
-    let records = shop.lines();
-    let records = records.iter().map(|line| Record::from_kcat(line).in_topic(&topic));
-    kafka::produce(records.collect::<Vec<_>>()).await;
+    produce(&shop.lines(), &topic).await;
     topic
+}
+
+/// A pipeline that has settled a topic, then the recording once more, of which retention took all but
+/// the last record of one partition. With topic and group.
+pub async fn settled_before_a_loss() -> (Stage, String, String) {
+    let shop = orders();
+    let topic = recorded(&shop).await;
+    let group = format!("{topic}-group");
+    let stage = kafka_into_sqlite(&[&topic], settle_testkit::services::kafka(), &group);
+    assert_eq!(run_exits(&stage), 0);
+    produce(&shop.lines(), &topic).await;
+    let ends = kafka::end_offsets(&topic, kafka::Isolation::ReadCommitted).await;
+    kafka::delete_records(&topic, 2, ends[2] - 1).await;
+    (stage, topic, group)
 }
 
 /// A port that nobody listens on.
@@ -78,19 +75,12 @@ fn dead() -> String {
     held.local_addr().unwrap().to_string()
 }
 
-pub fn replace_in(stage: &Stage, from: &str, to: &str) {
-    let path = stage.path("settle.toml");
-    let text = std::fs::read_to_string(&path).unwrap();
-    assert!(text.contains(from), "{from} is in the configuration");
-    std::fs::write(path, text.replace(from, to)).unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pipeline_that_would_start_before_and_after_its_first_run() {
     let shop = orders();
     let topic = recorded(&shop).await;
     let live = Live::reading(shop, topic, "").await;
-    let folder = folder(&live.stage);
+    let folder = live.stage.folder();
     let names = [(folder.as_str(), "FOLDER"), (&live.topic, "TOPIC"), (live.database.database(), "DATABASE")];
     insta::with_settings!({filters => vec![(r"ClickHouse \d[\d.]*", "ClickHouse VERSION")]}, {
         insta::assert_snapshot!(said(&live.stage, &["check"], &names));
@@ -105,7 +95,7 @@ fn a_capture_with_rules_that_match_nothing() {
                  \"order_id\"]\nrename = { state = \"order_state\" }\n[tables.\"public.orders\".columns]\ncustomer = \
                  \"INTEGER\"\ncreated = \"TEXT\"\n";
     let stage = capture(&orders().lines(), rules);
-    insta::assert_snapshot!(said(&stage, &["check"], &[(&folder(&stage), "FOLDER")]));
+    insta::assert_snapshot!(said(&stage, &["check"], &[(&stage.folder(), "FOLDER")]));
     assert_eq!(run_exits(&stage), 0, "warnings stop no run");
 }
 
@@ -116,7 +106,7 @@ async fn a_sink_that_is_away() {
     let live = Live::reading(shop, topic, "").await;
     let dead = dead();
     live.configure(&format!("http://{dead}"), "");
-    let folder = folder(&live.stage);
+    let folder = live.stage.folder();
     insta::assert_snapshot!(said(
         &live.stage,
         &["check"],
@@ -129,23 +119,14 @@ async fn a_sink_that_is_away() {
 fn a_source_that_is_away() {
     let dead = dead();
     let stage = kafka_into_sqlite(&["shop.public.*"], &dead, "g");
-    insta::assert_snapshot!(said(&stage, &["check"], &[(&folder(&stage), "FOLDER"), (&dead, "DEAD")]));
+    insta::assert_snapshot!(said(&stage, &["check"], &[(&stage.folder(), "FOLDER"), (&dead, "DEAD")]));
     assert_eq!(run_exits(&stage), 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn offsets_that_retention_removed() {
-    let shop = orders();
-    let topic = recorded(&shop).await;
-    let group = format!("{topic}-group");
-    let stage = kafka_into_sqlite(&[&topic], settle_testkit::services::kafka(), &group);
-    assert_eq!(run_exits(&stage), 0);
-    let more = shop.lines();
-    let more = more.iter().map(|line| Record::from_kcat(line).in_topic(&topic));
-    kafka::produce(more.collect::<Vec<_>>()).await;
-    let ends = kafka::end_offsets(&topic, kafka::Isolation::ReadCommitted).await;
-    kafka::delete_records(&topic, 2, ends[2] - 1).await;
-    let folder = folder(&stage);
+    let (stage, topic, group) = settled_before_a_loss().await;
+    let folder = stage.folder();
     let names = [
         (group.as_str(), "GROUP"),
         (&topic, "TOPIC"),
@@ -159,8 +140,8 @@ async fn offsets_that_retention_removed() {
 #[test]
 fn a_pattern_that_matches_nothing_in_the_capture() {
     let stage = capture(&orders().lines(), "");
-    replace_in(&stage, "group = \"g\"", "group = \"g\"\ntopics = [\"shop.publik.*\"]");
-    insta::assert_snapshot!(said(&stage, &["check"], &[(&folder(&stage), "FOLDER")]));
+    stage.reconfigure("group = \"g\"", "group = \"g\"\ntopics = [\"shop.publik.*\"]");
+    insta::assert_snapshot!(said(&stage, &["check"], &[(&stage.folder(), "FOLDER")]));
     assert_eq!(run_exits(&stage), 5);
 }
 
@@ -170,8 +151,8 @@ fn a_folder_in_which_no_offsets_can_be_kept() {
     // A folder that not even root may write to.
     let file = std::fs::File::open(stage.path("capture.jsonl")).unwrap();
     let path = format!("/proc/{}/fd/{}", std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&file));
-    replace_in(&stage, "\"capture.jsonl\"", &format!("\"{path}\""));
-    let said = said(&stage, &["check"], &[(&folder(&stage), "FOLDER"), (&path, "CAPTURE")]);
+    stage.reconfigure("\"capture.jsonl\"", &format!("\"{path}\""));
+    let said = said(&stage, &["check"], &[(&stage.folder(), "FOLDER"), (&path, "CAPTURE")]);
     assert!(said.starts_with("exit 5\n"), "{said}");
     assert!(
         said.contains("FAIL  the offsets of group g are kept beside the capture, but no file can be made in /proc/"),
@@ -184,8 +165,8 @@ fn a_folder_in_which_no_offsets_can_be_kept() {
 #[test]
 fn standard_input_is_not_looked_at_and_that_is_said() {
     let stage = Stage::new();
-    stage.write("settle.toml", "[source]\nkind = \"stdin\"\n[sink]\nkind = \"sqlite\"\npath = \"shop.db\"\n");
-    insta::assert_snapshot!(said(&stage, &["check"], &[(&folder(&stage), "FOLDER")]));
+    stage.configure(&["[source]\nkind = \"stdin\"\n", SQLITE].concat());
+    insta::assert_snapshot!(said(&stage, &["check"], &[(&stage.folder(), "FOLDER")]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -193,7 +174,7 @@ async fn a_type_that_the_server_does_not_know_is_a_mistake_in_the_configuration(
     let shop = orders();
     let topic = recorded(&shop).await;
     let live = Live::reading(shop, topic, "").await;
-    replace_in(&live.stage, "amount = \"Decimal(12, 2)\"", "amount = \"Decimel(12, 2)\"");
+    live.stage.reconfigure("amount = \"Decimal(12, 2)\"", "amount = \"Decimel(12, 2)\"");
     let said = said(&live.stage, &["check"], &[]);
     assert!(said.starts_with("exit 2\n"), "{said}");
     let told = "FAIL  column `amount` is declared as Decimel(12, 2) in [tables.\"public.orders\".columns], which the server \
@@ -208,8 +189,8 @@ async fn a_value_that_a_column_cannot_hold_is_found_before_the_run() {
     let shop = orders();
     let topic = recorded(&shop).await;
     let live = Live::reading(shop, topic, "").await;
-    replace_in(&live.stage, "order_id = \"Int32\"", "order_id = \"Int8\"");
-    replace_in(&live.stage, "updated_at = \"DateTime64(6, 'UTC')\"", "updated_at = \"Int64\"");
+    live.stage.reconfigure("order_id = \"Int32\"", "order_id = \"Int8\"");
+    live.stage.reconfigure("updated_at = \"DateTime64(6, 'UTC')\"", "updated_at = \"Int64\"");
     let said = said(&live.stage, &["check"], &[(&live.topic, "TOPIC")]);
     assert!(said.starts_with("exit 5\n"), "{said}");
     assert!(said.contains("FAIL  encoding rows for"), "{said}");
@@ -223,7 +204,7 @@ fn two_topics_into_one_table() {
     let copies = lines.iter().map(|line| line.replacen("shop.public.orders", "copy.public.orders", 1));
     let both: Vec<String> = lines.iter().cloned().chain(copies).collect();
     let stage = capture(&both, "");
-    let said = said(&stage, &["check"], &[(&folder(&stage), "FOLDER")]);
+    let said = said(&stage, &["check"], &[(&stage.folder(), "FOLDER")]);
     let told = "FAIL  record copy.public.orders:0:0: topics shop.public.orders and copy.public.orders both carry table \
                 public.orders;";
     assert!(said.contains(told), "{said}");
@@ -296,7 +277,7 @@ async fn what_ddl_prints_for_clickhouse_is_all_that_a_run_needs() {
     let live = Live::reading(shop, topic, "").await;
     let database = live.database.database().to_owned();
     live.database.query(&format!("DROP DATABASE `{database}`")).await;
-    replace_in(&live.stage, "[sink]\n", "[sink]\ncreate = false\n");
+    live.stage.reconfigure("[sink]\n", "[sink]\ncreate = false\n");
     let made = live.stage.settle(&["ddl"]).output().unwrap();
     let text = String::from_utf8(made.stdout).unwrap();
     for statement in text.split(";\n").map(str::trim).filter(|statement| !statement.is_empty()) {
@@ -310,16 +291,7 @@ async fn what_ddl_prints_for_clickhouse_is_all_that_a_run_needs() {
 
 /// Makes the pipeline of `capture` one into ClickHouse.
 pub fn write_to(stage: &Stage, database: &Client) {
-    let address = database.address();
-    stage.write("password", &address.password);
-    let sink = format!(
-        "[sink]\nkind = \"clickhouse\"\nurl = \"{}\"\ndatabase = \"{}\"\nuser = \"{}\"\npassword = \"file:{}\"\n",
-        address.url,
-        database.database(),
-        address.user,
-        stage.path("password").display()
-    );
-    replace_in(stage, "[sink]\nkind = \"sqlite\"\npath = \"shop.db\"\n", &sink);
+    stage.reconfigure(SQLITE, &ends::sink(stage, Some(database)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -341,7 +313,7 @@ fn a_record_at_fault_is_a_warning_where_it_is_set_aside() {
     assert!(without.starts_with("exit 5\n") && without.contains("say where: [dlq]"), "{without}");
     assert_eq!(run_exits(&stage), 5);
     let stage = capture(&lines, "[dlq]\npath = \"dead.jsonl\"\n");
-    let with = said(&stage, &["check"], &[(&folder(&stage), "FOLDER")]);
+    let with = said(&stage, &["check"], &[(&stage.folder(), "FOLDER")]);
     assert!(with.starts_with("exit 0\n"), "{with}");
     assert!(with.contains("warn  record shop.public.orders:"), "{with}");
     assert!(with.contains("fix: a run sets it aside as [dlq] says, and goes on"), "{with}");

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::io::Read;
 
 use settle_testkit::clickhouse::Client;
-use settle_testkit::kafka::{self, Record};
+use settle_testkit::kafka;
 
-use crate::check::{capture, kafka_into_sqlite, orders, recorded, replace_in, run_exits, said, write_to};
+use crate::check::{capture, kafka_into_sqlite, orders, recorded, run_exits, said, settled_before_a_loss, write_to};
+use crate::live::produce;
 use crate::shop::fixtures;
+use crate::stage::Stage;
 
 /// Every recorded topic, those that are refused among them.
 fn recordings() -> Vec<(String, Vec<String>)> {
@@ -33,26 +35,44 @@ fn recordings() -> Vec<(String, Vec<String>)> {
     found
 }
 
-#[test]
-fn a_look_and_a_run_agree_on_every_recording_into_sqlite() {
-    let (mut differ, mut exits) = (Vec::new(), BTreeSet::new());
-    for (name, lines) in recordings() {
-        let stage = capture(&lines, "");
-        let looked = said(&stage, &["check", "--sample", "1000000"], &[]);
+/// What looks and runs ended with.
+#[derive(Default)]
+struct Seen {
+    differ: Vec<String>,
+    exits: BTreeSet<i32>,
+}
+
+impl Seen {
+    fn look_and_run(&mut self, name: &str, stage: &Stage) {
+        let looked = said(stage, &["check", "--sample", "1000000"], &[]);
         let run = stage.settle(&["run"]).output().unwrap();
         let exit = run.status.code().unwrap();
-        exits.insert(exit);
+        self.exits.insert(exit);
         if !looked.starts_with(&format!("exit {exit}\n")) {
-            differ.push(format!("{name}: a run exits {exit}: {}\n{looked}", String::from_utf8_lossy(&run.stderr)));
+            let why = String::from_utf8_lossy(&run.stderr);
+            self.differ.push(format!("{name}: a run exits {exit}: {why}\n{looked}"));
         }
     }
-    assert!(differ.is_empty(), "{}", differ.join("\n"));
-    assert_eq!(exits, BTreeSet::from([0, 5]), "recordings of both kinds were seen");
+
+    fn agree(self) {
+        assert!(self.differ.is_empty(), "{}", self.differ.join("\n"));
+        assert_eq!(self.exits, BTreeSet::from([0, 5]), "recordings of both kinds were seen");
+    }
+}
+
+#[test]
+fn a_look_and_a_run_agree_on_every_recording_into_sqlite() {
+    let mut seen = Seen::default();
+    for (name, lines) in recordings() {
+        let stage = capture(&lines, "");
+        seen.look_and_run(&name, &stage);
+    }
+    seen.agree();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_look_and_a_run_agree_on_every_recording_into_clickhouse() {
-    let (mut differ, mut exits) = (Vec::new(), BTreeSet::new());
+    let mut seen = Seen::default();
     for (name, lines) in recordings() {
         let database = Client::with_fresh_database("agree").await;
         let stage = capture(&lines, "");
@@ -62,17 +82,10 @@ async fn a_look_and_a_run_agree_on_every_recording_into_clickhouse() {
         for statement in String::from_utf8(made.stdout).unwrap().split(";\n").map(str::trim).filter(|s| !s.is_empty()) {
             database.query(statement).await;
         }
-        let looked = said(&stage, &["check", "--sample", "1000000"], &[]);
-        let run = stage.settle(&["run"]).output().unwrap();
-        let exit = run.status.code().unwrap();
-        exits.insert(exit);
-        if !looked.starts_with(&format!("exit {exit}\n")) {
-            differ.push(format!("{name}: a run exits {exit}: {}\n{looked}", String::from_utf8_lossy(&run.stderr)));
-        }
+        seen.look_and_run(&name, &stage);
         database.query(&format!("DROP DATABASE `{}`", database.database())).await;
     }
-    assert!(differ.is_empty(), "{}", differ.join("\n"));
-    assert_eq!(exits, BTreeSet::from([0, 5]), "recordings of both kinds were seen");
+    seen.agree();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -89,7 +102,7 @@ async fn a_table_that_another_server_fills() {
         }
         assert_eq!(run_exits(&stage), 0);
         stage.write("other.jsonl", &foreign.join("\n"));
-        replace_in(&stage, "capture.jsonl", "other.jsonl");
+        stage.reconfigure("capture.jsonl", "other.jsonl");
         let said = said(&stage, &["check"], &[]);
         assert!(said.starts_with("exit 5\n"), "{said}");
         assert!(
@@ -103,16 +116,7 @@ async fn a_table_that_another_server_fills() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_that_lost_its_offsets_beside_a_destination_that_knows_them() {
-    let shop = orders();
-    let topic = recorded(&shop).await;
-    let group = format!("{topic}-group");
-    let stage = kafka_into_sqlite(&[&topic], settle_testkit::services::kafka(), &group);
-    assert_eq!(run_exits(&stage), 0);
-    let more = shop.lines();
-    let more = more.iter().map(|line| Record::from_kcat(line).in_topic(&topic));
-    kafka::produce(more.collect::<Vec<_>>()).await;
-    let ends = kafka::end_offsets(&topic, kafka::Isolation::ReadCommitted).await;
-    kafka::delete_records(&topic, 2, ends[2] - 1).await;
+    let (stage, topic, group) = settled_before_a_loss().await;
     kafka::delete_group(&group).await;
     let said = said(&stage, &["check"], &[(&topic, "TOPIC")]);
     assert!(said.starts_with("exit 5\n"), "{said}");
@@ -153,8 +157,7 @@ async fn a_topic_that_was_made_anew() {
     assert_eq!(run_exits(&stage), 0);
     kafka::delete_topic(&topic).await;
     kafka::create_topic(&topic, 3, &[]).await;
-    let records = shop.lines();
-    kafka::produce(records.iter().map(|line| Record::from_kcat(line).in_topic(&topic)).collect::<Vec<_>>()).await;
+    produce(&shop.lines(), &topic).await;
     let said = said(&stage, &["check"], &[(&topic, "TOPIC")]);
     assert!(said.starts_with("exit 5\n") && said.contains("FAIL  topic TOPIC was deleted and made anew"), "{said}");
     assert_eq!(run_exits(&stage), 5);

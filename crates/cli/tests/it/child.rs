@@ -49,7 +49,13 @@ impl Running {
     }
 
     /// Waits for its end and reads its report.
-    pub fn wait(mut self) -> (ExitStatus, Report) {
+    pub fn wait(self) -> (ExitStatus, Report) {
+        let (status, report, _) = self.wait_with_logs();
+        (status, report)
+    }
+
+    /// The same, with all that it has logged.
+    pub fn wait_with_logs(mut self) -> (ExitStatus, Report, String) {
         let until = Instant::now() + LIMIT;
         while !self.has_ended() {
             assert!(Instant::now() < until, "settle run did not end within {LIMIT:?}");
@@ -59,7 +65,7 @@ impl Running {
         let mut text = String::new();
         self.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
         let report = serde_json::from_str(&text).unwrap_or_else(|e| panic!("no report ({e}): {text}"));
-        (self.0.wait().unwrap(), report)
+        (self.0.wait().unwrap(), report, self.logs())
     }
 }
 

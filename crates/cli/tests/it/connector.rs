@@ -11,7 +11,7 @@ use settle_testkit::connect::Client;
 use settle_testkit::kafka::{Record, delete_topic, read_topic_until, unique};
 use settle_testkit::{mariadb, postgres, services};
 
-use crate::stage::Stage;
+use crate::stage::{Stage, said};
 
 /// A database of the shop, and what is registered at it; both gone with the value.
 struct Shop {
@@ -119,14 +119,9 @@ impl Drop for Shop {
     }
 }
 
-fn said(output: &Output) -> (Option<i32>, String) {
-    let text = [&output.stdout[..], &output.stderr[..]].concat();
-    (output.status.code(), String::from_utf8(text).unwrap())
-}
-
 fn assert_said(output: &Output, code: i32, parts: &[&str]) {
     let (exit, text) = said(output);
-    assert_eq!(exit, Some(code), "{text}");
+    assert_eq!(exit, code, "{text}");
     for part in parts {
         assert!(text.contains(part), "no {part:?} in: {text}");
     }

@@ -9,6 +9,7 @@ use settle_testkit::kafka::{self, Record};
 use settle_testkit::services;
 
 use crate::child::Running;
+use crate::ends::{self, CAPTURE};
 use crate::stage::{Report, Stage, report};
 
 /// What is wrong with a record: name, class, key, value.
@@ -74,28 +75,17 @@ impl Line {
     async fn new(into_clickhouse: bool, source: &str, dlq: &str, texts: &'static [&'static str]) -> Self {
         let stage = Stage::new();
         let database = if into_clickhouse { Some(Client::with_fresh_database("dlq").await) } else { None };
-        let sink = match &database {
-            None => "kind = \"sqlite\"\npath = \"shop.db\"\ncreate = false\n".to_owned(),
-            Some(client) => {
-                stage.write("password", &client.address().password);
-                let address = client.address();
-                format!(
-                    "kind = \"clickhouse\"\nurl = \"{}\"\ndatabase = \"{}\"\nuser = \"{}\"\npassword = \"file:{}\"\n",
-                    address.url,
-                    client.database(),
-                    address.user,
-                    stage.path("password").display()
-                )
-            }
-        };
-        let columns: String = texts.iter().map(|name| format!("{name} = \"Nullable(String)\"\n")).collect();
-        let columns = format!("[tables.\"public.t\".columns]\nid = \"Int64\"\nn = \"Nullable(Int32)\"\n{columns}");
         let line = Self { stage, database, texts };
-        if line.database.is_none() {
+        let sink = ends::sink(&line.stage, line.database.as_ref());
+        let rest = if into_clickhouse {
+            let columns: String = texts.iter().map(|name| format!("{name} = \"Nullable(String)\"\n")).collect();
+            format!("[tables.\"public.t\".columns]\nid = \"Int64\"\nn = \"Nullable(Int32)\"\n{columns}")
+        } else {
             line.sql(&line.sqlite_table("t", "CHECK (n < 2000000000)")).await;
-        }
-        let columns = if line.database.is_some() { columns } else { String::new() };
-        line.stage.write("settle.toml", &format!("[source]\n{source}\n[sink]\n{sink}\n[dlq]\n{dlq}\n{columns}"));
+            String::new()
+        };
+        let create = if into_clickhouse { "" } else { "create = false\n" };
+        line.stage.configure(&format!("{source}{sink}{create}[dlq]\n{dlq}\n{rest}"));
         line
     }
 
@@ -105,8 +95,7 @@ impl Line {
 
     /// The same, with text columns beside id and n.
     pub async fn with_texts(into_clickhouse: bool, pairs: &Pairs, texts: &'static [&'static str]) -> Self {
-        let source = "kind = \"file\"\npath = \"capture.jsonl\"";
-        let line = Self::new(into_clickhouse, source, "path = \"dead.jsonl\"", texts).await;
+        let line = Self::new(into_clickhouse, CAPTURE, "path = \"dead.jsonl\"", texts).await;
         line.capture(pairs);
         line
     }
@@ -183,10 +172,7 @@ impl Line {
 
     /// `settle dlq …`: exit code and what it printed.
     pub fn dlq(&self, args: &[&str]) -> (i32, String) {
-        let all: Vec<&str> = [&["dlq"], args].concat();
-        let output = self.stage.settle(&all).output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.code().unwrap(), String::from_utf8(said).unwrap())
+        self.stage.said(&[&["dlq"], args].concat())
     }
 
     pub fn run(&self) -> Report {
@@ -261,16 +247,13 @@ async fn on_kafka_the_offset_is_committed_behind_the_queue_and_not_while_it_is_a
         .iter()
         .map(|(key, value)| Record::new(&topic, 0, key.as_deref(), value.as_deref()).with_header("trace", "abc"));
     kafka::produce(records.collect::<Vec<_>>()).await;
-    let source =
-        format!("kind = \"kafka\"\nbrokers = \"{}\"\ngroup = \"{topic}\"\ntopics = [\"{topic}\"]", services::kafka());
     // A port that nobody listens on.
     let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let queue = format!("{topic}-dlq");
     for into_clickhouse in [true, false] {
-        let source = source.replace(&format!("group = \"{topic}\""), &format!("group = \"{topic}-{into_clickhouse}\""));
         let group = format!("{topic}-{into_clickhouse}");
         let away = format!("topic = \"{queue}\"\nbrokers = \"{dead}\"");
-        let line = Line::new(into_clickhouse, &source, &away, &[]).await;
+        let line = Line::new(into_clickhouse, &ends::kafka(&group, &[&topic]), &away, &[]).await;
         let run = Running::start(&line.stage, &["--until-end", "--deadline", "3s"]);
         run.until_said("paused").await;
         let (status, report) = run.wait();
@@ -282,8 +265,7 @@ async fn on_kafka_the_offset_is_committed_behind_the_queue_and_not_while_it_is_a
             .map(|place| place.map_or(0, |place| place.offset))
             .collect();
         assert_eq!(committed, [0], "nothing before the queue has it");
-        let text = std::fs::read_to_string(line.stage.path("settle.toml")).unwrap();
-        line.stage.write("settle.toml", &text.replace(&format!("\nbrokers = \"{dead}\""), ""));
+        line.stage.reconfigure(&format!("\nbrokers = \"{dead}\""), "");
         let report = line.run();
         assert_eq!((report.read, report.dead_lettered), (3, 1));
         assert_eq!(report.committed[&format!("{topic}:0")], 3);
@@ -344,7 +326,7 @@ async fn a_record_too_big_for_the_queue_is_cut_counted_and_never_applied_by_halv
     let queue = kafka::unique("dlq");
     kafka::create_topic(&queue, 1, &[("max.message.bytes", "20000")]).await;
     let dlq = format!("topic = \"{queue}\"\nbrokers = \"{}\"", services::kafka());
-    let line = Line::new(false, "kind = \"file\"\npath = \"capture.jsonl\"", &dlq, &[]).await;
+    let line = Line::new(false, CAPTURE, &dlq, &[]).await;
     let big = (good(2, 0, 0).0, Some(format!("no json {}", "x".repeat(30_000))));
     line.capture(&vec![good(1, 10, 10), big, poison(0, 15), good(3, 30, 20)]);
     let output = line.stage.output(&["--until-end"]);
@@ -376,8 +358,7 @@ async fn too_many_stop_the_run_before_they_are_written() {
     assert_eq!(report(&output).dead_lettered, 0);
     assert!(line.letters().is_empty());
     // Allowed, they go.
-    let text = std::fs::read_to_string(line.stage.path("settle.toml")).unwrap();
-    line.stage.write("settle.toml", &text.replace("[dlq]", "[dlq]\nmax_ratio = 0.05"));
+    line.stage.reconfigure("[dlq]", "[dlq]\nmax_ratio = 0.05");
     assert_eq!(line.run().dead_lettered, 20);
     assert_eq!(line.letters().len(), 20);
 }
@@ -385,8 +366,7 @@ async fn too_many_stop_the_run_before_they_are_written() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_queue_the_run_stops_and_says_the_way_out() {
     let line = Line::of_capture(false, &vec![good(1, 10, 10), poison(0, 15)]).await;
-    let text = std::fs::read_to_string(line.stage.path("settle.toml")).unwrap();
-    line.stage.write("settle.toml", &text.replace("[dlq]\npath = \"dead.jsonl\"\n", ""));
+    line.stage.reconfigure("[dlq]\npath = \"dead.jsonl\"\n", "");
     let output = line.stage.output(&["--until-end"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(5), "{said}");

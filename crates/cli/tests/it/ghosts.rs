@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use serde_json::json;
 use settle_testkit::clickhouse::Client;
 use settle_testkit::kafka::{self, Record};
-use settle_testkit::services;
 
+use crate::ends::{self, SHORT_SESSION};
 use crate::stage::Stage;
 
 /// A record of partition `id % 2`: op, snapshot mark, `sequence[0]`.
@@ -19,6 +19,23 @@ fn record(topic: &str, id: i64, op: &str, snapshot: &str, before: Option<u64>, l
     );
     let partition = i32::try_from(id % 2).unwrap();
     Record::new(topic, partition, Some(&format!(r#"{{"id":{id}}}"#)), Some(&value))
+}
+
+/// What was there before the gap: rows 1 to 4, streamed and changed.
+fn before_the_gap(topic: &str) -> Vec<Record> {
+    let first = (1..=4).map(|id| record(topic, id, "r", if id == 4 { "last" } else { "true" }, None, 100));
+    let changes = (1..=4).map(|id| record(topic, id, "u", "false", Some(110), 110 + id.unsigned_abs()));
+    first.chain(changes).collect()
+}
+
+/// The connector comes back: rows 2 and 3 were deleted meanwhile, row 5 is new.
+fn behind_the_gap(topic: &str) -> Vec<Record> {
+    vec![
+        record(topic, 1, "r", "first", None, 500),
+        record(topic, 4, "r", "true", None, 500),
+        record(topic, 5, "r", "last", None, 500),
+        record(topic, 5, "u", "false", Some(510), 511),
+    ]
 }
 
 struct Line {
@@ -33,27 +50,12 @@ impl Line {
         kafka::create_topic(&topic, 2, &[]).await;
         let stage = Stage::new();
         let clickhouse = if into_clickhouse { Some(Client::with_fresh_database("ghosts").await) } else { None };
-        let sink = match &clickhouse {
-            None => "kind = \"sqlite\"\npath = \"shop.db\"\n".to_owned(),
-            Some(client) => {
-                stage.write("password", &client.address().password);
-                format!(
-                    "kind = \"clickhouse\"\nurl = \"{}\"\ndatabase = \"{}\"\nuser = \"{}\"\npassword = \"file:{}\"\n",
-                    client.address().url,
-                    client.database(),
-                    client.address().user,
-                    stage.path("password").display()
-                )
-            }
-        };
         let number = if into_clickhouse { "Int64" } else { "INTEGER" };
-        let text = format!(
-            "[source]\nkind = \"kafka\"\nbrokers = \"{}\"\ngroup = \"{topic}\"\ntopics = [\"{topic}\"]\n\
-             [source.properties]\n\"session.timeout.ms\" = 6000\n[sink]\n{sink}\
-             [tables.\"public.t\"]\n{rule}\ncolumns = {{ id = \"{number}\", v = \"{number}\" }}\n",
-            services::kafka()
-        );
-        stage.write("settle.toml", &text);
+        stage.configure(&format!(
+            "{}{SHORT_SESSION}{}[tables.\"public.t\"]\n{rule}\ncolumns = {{ id = \"{number}\", v = \"{number}\" }}\n",
+            ends::kafka(&topic, &[&topic]),
+            ends::sink(&stage, clickhouse.as_ref())
+        ));
         Self { topic, stage, clickhouse }
     }
 
@@ -61,23 +63,12 @@ impl Line {
         kafka::produce(records).await;
     }
 
-    /// What was there before the gap: rows 1 to 4, streamed and changed.
     async fn before_the_gap(&self) {
-        let first = (1..=4).map(|id| record(&self.topic, id, "r", if id == 4 { "last" } else { "true" }, None, 100));
-        let changes = (1..=4).map(|id| record(&self.topic, id, "u", "false", Some(110), 110 + id.unsigned_abs()));
-        self.produce(first.chain(changes).collect()).await;
+        self.produce(before_the_gap(&self.topic)).await;
     }
 
-    /// The connector comes back: rows 2 and 3 were deleted meanwhile, row 5 is new.
     async fn behind_the_gap(&self) {
-        let topic = &self.topic;
-        self.produce(vec![
-            record(topic, 1, "r", "first", None, 500),
-            record(topic, 4, "r", "true", None, 500),
-            record(topic, 5, "r", "last", None, 500),
-            record(topic, 5, "u", "false", Some(510), 511),
-        ])
-        .await;
+        self.produce(behind_the_gap(&self.topic)).await;
     }
 
     fn run(&self, args: &[&str]) -> serde_json::Value {
@@ -87,19 +78,51 @@ impl Line {
     }
 
     async fn rows(&self) -> BTreeMap<i64, i64> {
-        match &self.clickhouse {
-            None => {
-                let connection = rusqlite::Connection::open(self.stage.path("shop.db")).unwrap();
-                let mut select = connection.prepare("SELECT id, v FROM t").unwrap();
-                let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-                rows.collect::<Result<_, _>>().unwrap()
-            }
-            Some(client) => {
-                let rows = client.rows("SELECT id, v FROM t_current").await;
-                rows.into_iter().map(|row| (row[0].parse().unwrap(), row[1].parse().unwrap())).collect()
-            }
-        }
+        ends::values(&self.stage, self.clickhouse.as_ref()).await
     }
+}
+
+/// A stage that reads these records from a capture.
+fn captured(records: Vec<Record>) -> Stage {
+    let text = |bytes: Option<Vec<u8>>| bytes.map(|bytes| String::from_utf8(bytes).unwrap());
+    let line = |(record, offset): (Record, i64)| {
+        json!({
+            "topic": "ghosts", "partition": 0, "offset": offset, "ts": 0,
+            "key": text(record.key), "payload": text(record.payload),
+        })
+        .to_string()
+    };
+    let stage = Stage::new();
+    let lines: Vec<String> = records.into_iter().zip(0..).map(line).collect();
+    stage.write("capture.jsonl", &lines.join("\n"));
+    stage.write(
+        "settle.toml",
+        "[source]\nkind = \"file\"\npath = \"capture.jsonl\"\ngroup = \"g\"\n\
+         [sink]\nkind = \"sqlite\"\npath = \"shop.db\"\non_resnapshot = \"sweep\"\n",
+    );
+    stage
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_reads_beside_the_pipeline_sweeps_nothing() {
+    let mut records = before_the_gap("ghosts");
+    records.extend(behind_the_gap("ghosts"));
+    let all = records.len();
+    records.push(record("ghosts", 6, "c", "false", Some(600), 601));
+    let stage = captured(records);
+    // The snapshot is read to its last row, and the pipeline stops before the end of the log.
+    stage.run(&["--max-messages", &all.to_string()]);
+    let before = ends::values(&stage, None).await;
+    assert!(before.contains_key(&2) && before.contains_key(&3), "the sweep waits: {before:?}");
+    for args in [&["prove", "--times", "1"][..], &["replay", "--from", "ghosts:0:0"]] {
+        let output = stage.settle(args).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let rows = ends::values(&stage, None).await;
+        assert!(rows.contains_key(&2) && rows.contains_key(&3), "{args:?}: {rows:?}");
+    }
+    let output = stage.output(&["--until-end"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["swept"], 2, "the sweep is the pipeline's own: {report}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

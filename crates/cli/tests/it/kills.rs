@@ -9,6 +9,7 @@ use rusqlite::Connection;
 use settle::compare::differences;
 
 use crate::child::{Running, until};
+use crate::ends::{self, SHORT_SESSION, SQLITE};
 use crate::live::Live;
 use crate::shop::{Shop, shop};
 use crate::stage::read_sqlite;
@@ -19,17 +20,8 @@ fn killed_topic() -> Shop {
 
 /// The same pipeline into SQLite, which knows what it has had before.
 fn into_sqlite(live: &Live, batch: &str) {
-    live.stage.write(
-        "settle.toml",
-        &format!(
-            "[source]\nkind = \"kafka\"\nbrokers = \"{}\"\ngroup = \"{}\"\ntopics = [\"{}\"]\ninstance = \"one\"\n\
-             [source.properties]\n\"session.timeout.ms\" = 6000\n\
-             [sink]\nkind = \"sqlite\"\npath = \"shop.db\"\n[batch]\n{batch}\n",
-            settle_testkit::services::kafka(),
-            live.group(),
-            live.topic,
-        ),
-    );
+    let source = ends::kafka(&live.group(), &[&live.topic]);
+    live.stage.configure(&format!("{source}instance = \"one\"\n{SHORT_SESSION}{SQLITE}[batch]\n{batch}\n"));
 }
 
 /// Records of the group that the database has: the sum of its next-to-read offsets.

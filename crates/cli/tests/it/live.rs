@@ -6,8 +6,15 @@ use settle::compare::{TextRow, TextTable, differences};
 use settle_testkit::clickhouse::Client;
 use settle_testkit::kafka::{self, Record};
 
+use crate::ends::{self, CAPTURE, SHORT_SESSION};
 use crate::shop::Shop;
 use crate::stage::Stage;
+
+/// Produces lines of a recording into a topic.
+pub async fn produce(lines: &[String], topic: &str) {
+    let records = lines.iter().map(|line| Record::from_kcat(line).in_topic(topic));
+    kafka::produce(records.collect::<Vec<_>>()).await;
+}
 
 /// A topic with a recording in it, a fresh database, and a stage with the pipeline between them.
 pub struct Live {
@@ -22,8 +29,7 @@ impl Live {
     pub async fn of(shop: Shop, lines: &[String], batch: &str) -> Self {
         let topic = kafka::unique(shop.topic);
         kafka::create_topic(&topic, 3, &[]).await;
-        let records = lines.iter().map(|line| Record::from_kcat(line).in_topic(&topic));
-        kafka::produce(records.collect::<Vec<_>>()).await;
+        produce(lines, &topic).await;
         Self::reading(shop, topic, batch).await
     }
 
@@ -41,43 +47,26 @@ impl Live {
         let database = Client::with_fresh_database("shop").await;
         let live = Self { shop, topic: shop.topic.to_owned(), stage: Stage::new(), database };
         live.stage.write("capture.jsonl", &lines.join("\n"));
-        let source = format!("kind = \"file\"\npath = \"capture.jsonl\"\ngroup = \"{}\"\n", live.group());
+        let source = CAPTURE.replace("\"g\"", &format!("\"{}\"", live.group()));
         live.configure_with(&source, "", &live.database.address().url, batch);
         live
     }
 
     /// Writes the configuration with ClickHouse at `url`.
     pub fn configure(&self, url: &str, batch: &str) {
-        let source = format!(
-            "kind = \"kafka\"\nbrokers = \"{}\"\ngroup = \"{}\"\ntopics = [\"{}\"]\n",
-            settle_testkit::services::kafka(),
-            self.group(),
-            self.topic,
-        );
-        let properties = "[source.properties]\n\"session.timeout.ms\" = 6000\n";
-        self.configure_with(&source, properties, url, batch);
+        self.configure_with(&ends::kafka(&self.group(), &[&self.topic]), SHORT_SESSION, url, batch);
     }
 
     fn configure_with(&self, source: &str, properties: &str, url: &str, batch: &str) {
-        self.stage.write("password", &self.database.address().password);
         let columns: Vec<String> =
             self.shop.clickhouse.iter().map(|(name, kind)| format!("{name} = \"{kind}\"\n")).collect();
-        self.stage.write(
-            "settle.toml",
-            &format!(
-                "[source]\n{source}time_precision_mode = \"{precision}\"\n{properties}\
-                 [sink]\nkind = \"clickhouse\"\nurl = \"{url}\"\ndatabase = \"{database}\"\nuser = \"{user}\"\n\
-                 password = \"file:{password}\"\n\
-                 [batch]\n{batch}\n\
-                 [tables.\"{table}\".columns]\n{columns}",
-                precision = self.shop.time_precision,
-                database = self.database.database(),
-                user = self.database.address().user,
-                password = self.stage.path("password").display(),
-                table = self.shop.table,
-                columns = columns.concat(),
-            ),
-        );
+        self.stage.configure(&format!(
+            "{source}time_precision_mode = \"{}\"\n{properties}{}[batch]\n{batch}\n[tables.\"{}\".columns]\n{}",
+            self.shop.time_precision,
+            ends::clickhouse_at(url, &self.stage, &self.database),
+            self.shop.table,
+            columns.concat(),
+        ));
     }
 
     /// The group of the configuration.

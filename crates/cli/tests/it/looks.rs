@@ -7,15 +7,8 @@ use crate::live::Live;
 use crate::shop::shop;
 use crate::stage::Stage;
 
-/// What a command printed, with its exit code.
-fn said(stage: &Stage, args: &[&str]) -> (i32, String) {
-    let output = stage.settle(args).output().unwrap();
-    let text = [output.stdout, output.stderr].concat();
-    (output.status.code().unwrap(), String::from_utf8(text).unwrap())
-}
-
 fn json(stage: &Stage) -> Value {
-    let (code, text) = said(stage, &["status", "--json"]);
+    let (code, text) = stage.said(&["status", "--json"]);
     assert_eq!(code, 0, "{text}");
     serde_json::from_str(&text).unwrap()
 }
@@ -30,7 +23,7 @@ fn settled() -> Stage {
 #[test]
 fn status_of_a_settled_capture() {
     let stage = settled();
-    let (code, text) = said(&stage, &["status"]);
+    let (code, text) = stage.said(&["status"]);
     assert_eq!(code, 0, "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     insta::assert_snapshot!(text);
@@ -48,9 +41,8 @@ async fn status_tells_the_lag_and_shows_one_end_where_the_other_is_away() {
     let ends: i64 = live.ends().await.iter().sum();
     assert_eq!(status["source"]["lag"], ends - 5, "{status}");
     assert_eq!(status["dead_letters"], Value::Null);
-    let text = std::fs::read_to_string(live.stage.path("settle.toml")).unwrap();
-    live.stage.write("settle.toml", &text.replace(&live.database.address().url, "http://127.0.0.1:1"));
-    let (code, text) = said(&live.stage, &["status"]);
+    live.stage.reconfigure(&live.database.address().url, "http://127.0.0.1:1");
+    let (code, text) = live.stage.said(&["status"]);
     assert_eq!(code, 4, "{text}");
     assert!(text.contains("destination: NOT REACHED") && text.contains("behind"), "{text}");
 }
@@ -58,15 +50,15 @@ async fn status_tells_the_lag_and_shows_one_end_where_the_other_is_away() {
 #[test]
 fn a_row_is_explained_by_its_key_and_by_one_of_its_records() {
     let stage = settled();
-    let (code, by_key) = said(&stage, &["explain", "--table", "public.customers", "--key", "{\"customer_id\":2}"]);
+    let (code, by_key) = stage.said(&["explain", "--table", "public.customers", "--key", "{\"customer_id\":2}"]);
     assert_eq!(code, 0, "{by_key}");
     insta::assert_snapshot!(by_key);
     let place = by_key.lines().nth(1).unwrap().split_whitespace().next().unwrap();
-    assert_eq!(said(&stage, &["explain", place]), (0, by_key.clone()));
+    assert_eq!(stage.said(&["explain", place]), (0, by_key.clone()));
     assert!(!by_key.contains("DURING-INC"), "no values unasked");
-    let (_, with) = said(&stage, &["explain", place, "--values"]);
+    let (_, with) = stage.said(&["explain", place, "--values"]);
     assert!(with.contains("DURING-INC"), "{with}");
-    let (code, none) = said(&stage, &["explain", "--table", "public.customers", "--key", "{\"customer_id\":77777}"]);
+    let (code, none) = stage.said(&["explain", "--table", "public.customers", "--key", "{\"customer_id\":77777}"]);
     assert_eq!((code, none.as_str()), (5, "the log has no record of that row\n"));
 }
 
@@ -76,19 +68,19 @@ fn a_replay_brings_back_what_was_lost_and_moves_no_offset() {
     let offsets = std::fs::read_to_string(stage.path("capture.jsonl.g.offsets")).unwrap();
     let database = || Connection::open(stage.path("shop.db")).unwrap();
     assert_eq!(database().execute("DELETE FROM customers WHERE customer_id = 2", []).unwrap(), 1);
-    let (_, told) = said(&stage, &["explain", "--table", "public.customers", "--key", "{\"customer_id\":2}"]);
+    let (_, told) = stage.said(&["explain", "--table", "public.customers", "--key", "{\"customer_id\":2}"]);
     assert!(told.contains("the destination has nothing of it"), "{told}");
     let winner = told.lines().find(|line| line.ends_with("wins")).unwrap();
     let place = winner.split_whitespace().next().unwrap();
-    let (code, text) = said(&stage, &["replay", "--from", place, "--to", place]);
+    let (code, text) = stage.said(&["replay", "--from", place, "--to", place]);
     assert_eq!(code, 0, "{text}");
     let count: i64 =
         database().query_row("SELECT count(*) FROM customers WHERE customer_id = 2", [], |row| row.get(0)).unwrap();
     assert_eq!(count, 1);
-    let (code, text) = said(&stage, &["replay", "--since", "2020-01-01T00:00:00Z", "--report", "json"]);
+    let (code, text) = stage.said(&["replay", "--since", "2020-01-01T00:00:00Z", "--report", "json"]);
     assert!(code == 0 && text.contains("\"applied\":0"), "{text}");
     assert_eq!(std::fs::read_to_string(stage.path("capture.jsonl.g.offsets")).unwrap(), offsets);
-    let (code, text) = said(&stage, &["replay", "--from", "shop.public.customers:0:99999"]);
+    let (code, text) = stage.said(&["replay", "--from", "shop.public.customers:0:99999"]);
     assert_eq!(code, 2, "{text}");
 }
 
@@ -98,10 +90,10 @@ async fn a_replay_of_a_kafka_partition_leaves_clickhouse_as_it_is() {
     let live = Live::of(shop, &shop.lines(), "").await;
     live.stage.run(&["--until-end"]);
     let (rows, committed) = (live.table().await, live.committed().await);
-    let (code, text) = said(&live.stage, &["replay", "--from", &format!("{}:0:0", live.topic)]);
+    let (code, text) = live.stage.said(&["replay", "--from", &format!("{}:0:0", live.topic)]);
     assert_eq!(code, 0, "{text}");
     assert_eq!((live.table().await, live.committed().await), (rows.clone(), committed.clone()));
-    let (code, text) = said(&live.stage, &["replay", "--since", "2020-01-01T00:00:00Z", "--report", "json"]);
+    let (code, text) = live.stage.said(&["replay", "--since", "2020-01-01T00:00:00Z", "--report", "json"]);
     assert_eq!(code, 0, "{text}");
     let all: i64 = live.ends().await.iter().sum();
     assert!(text.contains(&format!("\"read\":{all},")), "every partition is replayed: {text}");

@@ -8,6 +8,7 @@ use settle_testkit::clickhouse::Client;
 use settle_testkit::kafka::{self, Record};
 
 use crate::child::{Running, until};
+use crate::ends::{self, CAPTURE, SHORT_SESSION, SQLITE};
 use crate::stage::{Report, Stage, report};
 
 /// A pipeline from a topic of its own, for one destination.
@@ -38,27 +39,13 @@ impl Pipeline {
         let topic = kafka::unique("restored");
         kafka::create_topic(&topic, partitions, &[]).await;
         let stage = Stage::new();
-        let sink = match &clickhouse {
-            None => "kind = \"sqlite\"\npath = \"shop.db\"\n".to_owned(),
-            Some(client) => {
-                stage.write("password", &client.address().password);
-                format!(
-                    "kind = \"clickhouse\"\nurl = \"{}\"\ndatabase = \"{}\"\nuser = \"{}\"\npassword = \"file:{}\"\n",
-                    client.address().url,
-                    client.database(),
-                    client.address().user,
-                    stage.path("password").display()
-                )
-            }
-        };
         let (id, v) = if clickhouse.is_some() { ("Int64", "Nullable(Int64)") } else { ("INTEGER", "INTEGER") };
-        let text = format!(
-            "[source]\nkind = \"kafka\"\nbrokers = \"{}\"\ngroup = \"{topic}-group\"\ntopics = [\"{topic}\"]\n\
-             [source.properties]\n\"session.timeout.ms\" = 6000\n\"topic.metadata.refresh.interval.ms\" = 1000\n\
-             [sink]\n{sink}[tables.\"public.t\".columns]\nid = \"{id}\"\nv = \"{v}\"\n",
-            settle_testkit::services::kafka(),
-        );
-        stage.write("settle.toml", &text);
+        stage.configure(&format!(
+            "{}{SHORT_SESSION}\"topic.metadata.refresh.interval.ms\" = 1000\n{}[tables.\"public.t\".columns]\n\
+             id = \"{id}\"\nv = \"{v}\"\n",
+            ends::kafka(&format!("{topic}-group"), &[&topic]),
+            ends::sink(&stage, clickhouse.as_ref())
+        ));
         Self { topic, stage, clickhouse }
     }
 
@@ -77,10 +64,8 @@ impl Pipeline {
     }
 
     fn command(&self, args: &[&str]) -> Said {
-        let output = self.stage.settle(args).output().unwrap();
-        let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
-        text.push_str(&String::from_utf8_lossy(&output.stderr));
-        Said { code: output.status.code().unwrap(), text, report: None }
+        let (code, text) = self.stage.said(args);
+        Said { code, text, report: None }
     }
 
     /// Runs to the end; panics with what it said if that fails.
@@ -116,19 +101,7 @@ impl Pipeline {
 
     /// The values of the current rows.
     async fn rows(&self) -> BTreeMap<i64, i64> {
-        let Some(client) = &self.clickhouse else {
-            let connection = rusqlite::Connection::open(self.stage.path("shop.db")).unwrap();
-            let Ok(mut select) = connection.prepare("SELECT id, v FROM t") else { return BTreeMap::new() };
-            let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-            return rows.collect::<Result<_, _>>().unwrap();
-        };
-        if client.number("SELECT count() FROM system.tables WHERE database = currentDatabase() AND name = 't'").await
-            == 0
-        {
-            return BTreeMap::new();
-        }
-        let rows = client.rows("SELECT id, v FROM t_current").await;
-        rows.into_iter().map(|row| (row[0].parse().unwrap(), row[1].parse().unwrap())).collect()
+        ends::values(&self.stage, self.clickhouse.as_ref()).await
     }
 
     async fn committed(&self) -> Vec<Option<i64>> {
@@ -403,18 +376,12 @@ fn captured() -> Stage {
     };
     let lines: Vec<String> = changes(100, 900_000, 1_000_000).iter().zip(0..).map(|(c, n)| line(c, n / 2)).collect();
     stage.write("capture.jsonl", &lines.join("\n"));
-    stage.write(
-        "settle.toml",
-        "[source]\nkind = \"file\"\npath = \"capture.jsonl\"\ngroup = \"g\"\n[sink]\nkind = \"sqlite\"\npath = \"shop.db\"\n",
-    );
+    stage.configure(&[CAPTURE, SQLITE].concat());
     stage
 }
 
-/// Exit code and everything that the command said.
 fn epoch(stage: &Stage, args: &[&str]) -> (i32, String) {
-    let output = stage.settle(&[&["epoch"], args].concat()).output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.code().unwrap(), String::from_utf8(said).unwrap())
+    stage.said(&[&["epoch"], args].concat())
 }
 
 #[test]

@@ -7,13 +7,14 @@ use rusqlite::Connection;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use settle_testkit::kafka::{self, Record};
+use settle_testkit::kafka;
 use settle_testkit::proxy::{Fault, Plan, Proxy};
 
 use crate::child::{Running, until};
-use crate::live::Live;
+use crate::ends::SQLITE;
+use crate::live::{Live, produce};
 use crate::shop::{Shop, shop};
-use crate::stage::Stage;
+use crate::stage::{self, Stage};
 
 /// A stage with a capture that was settled into SQLite.
 fn settled(shop: &Shop) -> Stage {
@@ -137,7 +138,7 @@ fn what_the_pipeline_has_not_settled_yet_is_no_part_of_the_proof() {
 #[test]
 fn standard_input_is_refused_with_what_to_do() {
     let stage = Stage::new();
-    stage.write("settle.toml", "[source]\nkind = \"stdin\"\n[sink]\nkind = \"sqlite\"\npath = \"shop.db\"\n");
+    stage.configure(&["[source]\nkind = \"stdin\"\n", SQLITE].concat());
     let output = stage.settle(&["prove"]).output().unwrap();
     assert_eq!(output.status.code(), Some(5));
     insta::assert_snapshot!(String::from_utf8_lossy(&output.stderr));
@@ -264,9 +265,9 @@ fn proving(live: &Live, args: &[&str]) -> std::process::Child {
     live.stage.settle(&all).stdout(piped()).stderr(piped()).spawn().unwrap()
 }
 
-async fn ended(proof: std::process::Child) -> (Option<i32>, String) {
+async fn ended(proof: std::process::Child) -> (i32, String) {
     let output = tokio::task::spawn_blocking(|| proof.wait_with_output().unwrap()).await.unwrap();
-    (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    stage::said(&output)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -287,12 +288,11 @@ async fn what_a_live_run_changes_meanwhile_is_left_out() {
         let proof = proving(&live, args);
         // The ends are fixed, the first look is taken, and nothing of the replay is applied.
         proxy.wait_until(|counters| counters.hung > hung).await;
-        let records = part.iter().map(|line| Record::from_kcat(line).in_topic(&live.topic));
-        kafka::produce(records.collect::<Vec<_>>()).await;
+        produce(part, &live.topic).await;
         until("the run settles the next part", settled, |(committed, ends)| committed == ends).await;
         proxy.pass();
         let (code, text) = ended(proof).await;
-        assert_eq!(code, Some(0), "{text}");
+        assert_eq!(code, 0, "{text}");
         assert!(text.contains("that the live pipeline changed since"), "{text}");
     }
     run.signal(Signal::SIGTERM);
@@ -316,7 +316,7 @@ async fn a_proof_that_is_broken_off_leaves_nothing_behind() {
         kill(pid, Signal::SIGINT).unwrap();
         kill(pid, Signal::SIGTERM).unwrap();
         let (code, text) = ended(proof).await;
-        assert_eq!(code, Some(130), "{text}");
+        assert_eq!(code, 130, "{text}");
         proxy.pass();
         assert_no_trace(&live).await;
     }

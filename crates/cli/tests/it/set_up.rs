@@ -33,17 +33,6 @@ async fn orders() -> Live {
     Live::of(shop, &shop.lines(), "").await
 }
 
-fn folder(stage: &Stage) -> String {
-    stage.path("").display().to_string().trim_end_matches('/').to_owned()
-}
-
-fn rewrite(stage: &Stage, from: &str, to: &str) {
-    let path = stage.path("settle.toml");
-    let text = std::fs::read_to_string(&path).unwrap();
-    assert!(text.contains(from), "{from} is in the configuration");
-    std::fs::write(path, text.replace(from, to)).unwrap();
-}
-
 #[test]
 fn an_unknown_key_is_named_with_its_line_and_the_nearest_one() {
     let stage = Stage::new();
@@ -52,14 +41,14 @@ fn an_unknown_key_is_named_with_its_line_and_the_nearest_one() {
         "[source]\nkind = \"kafka\"\nbrokers = \"127.0.0.1:9092\"\ngroup = \"g\"\ntopcis = [\"shop.*\"]\n\
          [sink]\nkind = \"sqlite\"\npath = \"x.db\"\n",
     );
-    let folder = folder(&stage);
+    let folder = stage.folder();
     insta::assert_snapshot!(said(&stage, &["run"], &[(&folder, "FOLDER")]));
 }
 
 #[test]
 fn a_configuration_that_is_not_there_says_how_to_get_one() {
     let stage = Stage::new();
-    let folder = folder(&stage);
+    let folder = stage.folder();
     insta::assert_snapshot!(said(&stage, &["run"], &[(&folder, "FOLDER")]));
 }
 
@@ -70,7 +59,7 @@ fn a_secret_in_the_file_is_refused() {
         "settle.toml",
         "[source]\nkind = \"stdin\"\n[sink]\nkind = \"clickhouse\"\nurl = \"http://127.0.0.1:1\"\ndatabase = \"d\"\npassword = \"hunter2\"\n",
     );
-    let folder = folder(&stage);
+    let folder = stage.folder();
     let said = said(&stage, &["run"], &[(&folder, "FOLDER")]);
     assert!(!said.contains("hunter2"));
     insta::assert_snapshot!(said);
@@ -83,8 +72,8 @@ async fn a_broker_that_is_down_is_named() {
     let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let dead = held.local_addr().unwrap().to_string();
     drop(held);
-    rewrite(&live.stage, settle_testkit::services::kafka(), &dead);
-    let folder = folder(&live.stage);
+    live.stage.reconfigure(settle_testkit::services::kafka(), &dead);
+    let folder = live.stage.folder();
     let mut names = replaced(&live, &folder);
     names.push((&dead, "DEAD"));
     insta::assert_snapshot!(said(&live.stage, &["run", "--until-end", "--deadline", "2s"], &names));
@@ -94,8 +83,8 @@ async fn a_broker_that_is_down_is_named() {
 async fn a_topic_that_is_missing_is_named_with_those_like_it() {
     let live = orders().await;
     let missing = format!("{}-typo", live.topic);
-    rewrite(&live.stage, &format!("\"{}\"]", live.topic), &format!("\"{missing}\"]"));
-    let folder = folder(&live.stage);
+    live.stage.reconfigure(&format!("\"{}\"]", live.topic), &format!("\"{missing}\"]"));
+    let folder = live.stage.folder();
     // Other tests have topics like it, too.
     insta::with_settings!({filters => vec![(r"(like it: TOPIC)(, [^\s,;]+)*", "$1")]}, {
         insta::assert_snapshot!(said(&live.stage, &["run", "--until-end"], &replaced(&live, &folder)));
@@ -106,7 +95,7 @@ async fn a_topic_that_is_missing_is_named_with_those_like_it() {
 async fn a_table_that_is_not_ordered_by_the_key_is_refused() {
     let live = orders().await;
     create(&live.database, "UInt128", "(customer_id, order_id)").await;
-    let folder = folder(&live.stage);
+    let folder = live.stage.folder();
     insta::assert_snapshot!(said(&live.stage, &["run", "--until-end"], &replaced(&live, &folder)));
     assert_eq!(live.physical_rows().await, 0);
     assert_eq!(live.committed().await, [0, 0, 0]);
@@ -116,7 +105,7 @@ async fn a_table_that_is_not_ordered_by_the_key_is_refused() {
 async fn a_version_column_of_another_type_is_refused() {
     let live = orders().await;
     create(&live.database, "UInt64", "order_id").await;
-    let folder = folder(&live.stage);
+    let folder = live.stage.folder();
     insta::assert_snapshot!(said(&live.stage, &["run", "--until-end"], &replaced(&live, &folder)));
     assert_eq!(live.committed().await, [0, 0, 0]);
 }
@@ -135,7 +124,7 @@ async fn create(database: &Client, version: &str, order_by: &str) {
 async fn a_wrong_password_is_told_and_never_shown() {
     let live = orders().await;
     live.stage.write("password", "not-the-password");
-    let folder = folder(&live.stage);
+    let folder = live.stage.folder();
     let said = said(&live.stage, &["run", "--until-end", "--deadline", "1s"], &replaced(&live, &folder));
     assert!(!said.contains("not-the-password"));
     let user = format!("code 516: {}:", live.database.address().user);
@@ -157,7 +146,7 @@ async fn a_topic_without_keys_is_refused_with_the_setting_to_make() {
     });
     kafka::produce(records.collect::<Vec<_>>()).await;
     let live = Live::reading(shop, topic, "").await;
-    let folder = folder(&live.stage);
+    let folder = live.stage.folder();
     insta::assert_snapshot!(said(&live.stage, &["run", "--until-end"], &replaced(&live, &folder)));
     assert_eq!(live.committed().await, [0, 0, 0]);
 }
@@ -168,7 +157,7 @@ async fn check_lists_every_finding_and_exits_by_the_worst() {
     create(&live.database, "UInt64", "(customer_id, order_id)").await;
     let output = live.stage.settle(&["check"]).env("COLUMNS", "10000").output().unwrap();
     let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let folder = folder(&live.stage);
+    let folder = live.stage.folder();
     for (name, placeholder) in replaced(&live, &folder) {
         said = said.replace(name, placeholder);
     }
@@ -181,7 +170,7 @@ async fn check_lists_every_finding_and_exits_by_the_worst() {
 fn the_demo_leaves_a_pipeline_of_somebody_elses_alone() {
     let stage = Stage::new();
     let own = stage.write("settle.toml", "# my own\n");
-    let folder = folder(&stage);
+    let folder = stage.folder();
     insta::assert_snapshot!(said(&stage, &["demo", "--keep", &folder], &[(&folder, "FOLDER")]));
     assert_eq!(std::fs::read_to_string(own).unwrap(), "# my own\n");
 }
@@ -190,7 +179,7 @@ fn the_demo_leaves_a_pipeline_of_somebody_elses_alone() {
 fn a_folder_for_the_demo_that_cannot_be_made_is_a_mistake_of_usage() {
     let stage = Stage::new();
     let file = stage.write("file", "");
-    let folder = folder(&stage);
+    let folder = stage.folder();
     let under = file.join("demo").display().to_string();
     insta::assert_snapshot!(said(&stage, &["demo", "--keep", &under], &[(&folder, "FOLDER")]));
 }

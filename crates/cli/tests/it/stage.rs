@@ -7,6 +7,7 @@ use rusqlite::Connection;
 use serde::Deserialize;
 use settle::compare::{TextTable, differences, sqlite_rows};
 
+use crate::ends::{CAPTURE, SQLITE};
 use crate::shop::Shop;
 
 /// The run report.
@@ -51,14 +52,26 @@ impl Stage {
     pub fn capture_into_sqlite(&self, shop: &Shop, lines: &[String], batch: usize) {
         self.write("capture.jsonl", &lines.join("\n"));
         let precision = shop.time_precision;
-        self.write(
-            "settle.toml",
-            &format!(
-                "[source]\nkind = \"file\"\npath = \"capture.jsonl\"\ngroup = \"g\"\ntime_precision_mode = \"{precision}\"\n\
-                 [sink]\nkind = \"sqlite\"\npath = \"shop.db\"\n{}[batch]\nmax_rows = {batch}\n",
-                sqlite_columns(shop),
-            ),
-        );
+        let columns = sqlite_columns(shop);
+        self.configure(&format!(
+            "{CAPTURE}time_precision_mode = \"{precision}\"\n{SQLITE}{columns}[batch]\nmax_rows = {batch}\n"
+        ));
+    }
+
+    pub fn configure(&self, text: &str) {
+        self.write("settle.toml", text);
+    }
+
+    /// Says something else in the configuration.
+    pub fn reconfigure(&self, from: &str, to: &str) {
+        let text = std::fs::read_to_string(self.path("settle.toml")).unwrap();
+        assert!(text.contains(from), "{from} is in the configuration");
+        self.configure(&text.replace(from, to));
+    }
+
+    /// The folder's name, as messages have it.
+    pub fn folder(&self) -> String {
+        self.path("").display().to_string().trim_end_matches('/').to_owned()
     }
 
     /// `settle` with this folder's configuration.
@@ -67,6 +80,11 @@ impl Stage {
         command.arg(args[0]).arg("-c").arg(self.path("settle.toml")).args(&args[1..]);
         command.stdin(Stdio::null()).env_remove("SETTLE_LOG");
         command
+    }
+
+    /// The exit code of a command, and everything that it said.
+    pub fn said(&self, args: &[&str]) -> (i32, String) {
+        said(&self.settle(args).output().unwrap())
     }
 
     /// Runs to the end; panics with what it said if it fails.
@@ -113,6 +131,12 @@ fn sqlite_columns(shop: &Shop) -> String {
         })
         .collect();
     format!("[tables.\"{}\".columns]\n{}", shop.table, columns.concat())
+}
+
+/// An exit code, and everything that was said.
+pub fn said(output: &Output) -> (i32, String) {
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    (output.status.code().unwrap(), String::from_utf8(text).unwrap())
 }
 
 /// The report on standard output; its counters must balance.

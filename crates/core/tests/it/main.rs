@@ -16,3 +16,4 @@ mod support;
 mod truncates;
 mod unfolding;
 mod versions;
+mod withdrawal;

@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 use crate::log::Ends;
 use crate::source::{
     Assignment, Chunk, CommitPoint, GroupOffsets, OffsetStore, PartitionProgress, Source, SourceError, SourceEvent,
-    SourceFailure,
+    SourceFailure, Stop,
 };
 use crate::standing;
 use crate::topics::wanted;
@@ -107,17 +107,6 @@ pub fn sample(config: &CaptureConfig, limit: usize) -> Result<Vec<Record>, Sourc
 
 /// What takes the events of a reader.
 type Deliver<'a> = dyn FnMut(SourceEvent) -> Result<(), Stop> + 'a;
-
-enum Stop {
-    NobodyListens,
-    Failed(SourceError),
-}
-
-impl From<SourceError> for Stop {
-    fn from(error: SourceError) -> Self {
-        Self::Failed(error)
-    }
-}
 
 fn read_all(
     config: &CaptureConfig,
@@ -336,6 +325,7 @@ impl<'a, 'd> Reader<'a, 'd> {
             partition,
             topic_id: Some(topic_id),
             start,
+            begins: record.offset,
             resumed,
             standing,
             partitions: 0,

@@ -10,9 +10,9 @@ use settle_core::record::Record;
 
 use super::offsets::OffsetFile;
 use super::window::Window;
-use super::{CaptureConfig, Stop, read_files};
+use super::{CaptureConfig, read_files};
 use crate::check::can_be_made;
-use crate::source::{Assignment, SourceError, SourceEvent, SourceFailure};
+use crate::source::{Assignment, SourceError, SourceEvent, SourceFailure, Stop};
 
 /// What a run would find.
 #[derive(Debug, Default)]

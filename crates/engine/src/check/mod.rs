@@ -14,6 +14,7 @@ mod whole;
 use std::fs::OpenOptions;
 use std::path::Path;
 
+pub(crate) use rules::unmatched;
 pub use whole::check;
 
 use crate::finding::{Cause, Finding, Severity};
@@ -71,7 +72,7 @@ pub(crate) fn can_be_made(path: &Path) -> std::io::Result<()> {
 }
 
 /// The nearest of the known names, where one is near enough to be meant.
-fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known
         .map(|other| (strsim::damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase()), other))
         .min()

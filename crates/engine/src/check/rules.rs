@@ -24,17 +24,15 @@ pub(crate) fn findings(sample: &Sample, target: &Target) -> Vec<Finding> {
         match sample.batch.tables().find(|rows| rows.table.to_string() == *name) {
             Some(rows) => findings.extend(of_rule(name, rule, rows, target)),
             None if seen.contains(name) => {}
-            None => findings.push(unmatched(name, &seen)),
+            None => findings.push(unmatched(name, "of the sample, which holds", &seen)),
         }
     }
     findings
 }
 
-fn unmatched(name: &str, seen: &BTreeSet<String>) -> Finding {
-    let what = format!(
-        "[tables.\"{name}\"] matches no table of the sample, which holds {}",
-        listed(seen.iter().map(String::as_str))
-    );
+/// A rule that matches none of the tables `seen`: `of` says what they are of.
+pub(crate) fn unmatched(name: &str, of: &str, seen: &BTreeSet<String>) -> Finding {
+    let what = format!("[tables.\"{name}\"] matches no table {of} {}", listed(seen.iter().map(String::as_str)));
     let fix = match nearest(name, seen.iter().map(String::as_str)) {
         Some(meant) => format!("did you mean [tables.\"{meant}\"]?"),
         None => "remove it, or see that its topic is among those that are read".to_owned(),

@@ -2,7 +2,7 @@
 
 use settle_core::batch::TableRows;
 use settle_core::record::Record;
-use settle_core::sink::{PlacedPartition, Places};
+use settle_core::sink::{Guarantee, PlacedPartition, Places};
 
 use super::log::{self, Place, places_of};
 use super::{Checked, dead_letters, records, rules, tables};
@@ -10,7 +10,7 @@ use crate::capture;
 use crate::config::Config;
 use crate::finding::Finding;
 use crate::kafka::{self, KafkaConfig};
-use crate::pipeline::{Reads, Writes, key, reads, writes};
+use crate::pipeline::{Reads, Writes, key, reads, sink, writes};
 use crate::run::{RunError, refuse_gap};
 use crate::sampling::{self, Outset, Sample};
 use crate::sinks::clickhouse::{CheckedTable, ClickHouse};
@@ -38,6 +38,8 @@ pub async fn check(config: &Config, limit: usize) -> Checked {
     let assignments: Vec<Assignment> = places.iter().map(|place| place.assignment.clone()).collect();
     let parts: Vec<PlacedPartition> = assignments.iter().filter_map(placed).collect();
     let known = known(config, &parts).await;
+    let keeps_places = known.is_some() && sink(config).is_ok_and(|sink| sink.guarantee() == Guarantee::Atomic);
+    let known = known.unwrap_or_default();
     let outset = Outset {
         target: &config.target,
         lone_tombstones: config.source.lone_tombstones,
@@ -47,7 +49,7 @@ pub async fn check(config: &Config, limit: usize) -> Checked {
     let sample = sampling::read_into(records, &outset);
 
     let mut checked = Checked { source: of_source(&outlook, &sample, config), ..Checked::default() };
-    if let Err(RunError::Source(error)) = refuse_gap(&assignments, &known, &group) {
+    if let Err(RunError::Source(error)) = refuse_gap(&assignments, &known, &group, keeps_places) {
         checked.source.push(Finding::of_source(&error));
     }
     checked.unread = matches!(outlook, Outlook::Unread);
@@ -114,8 +116,8 @@ fn of_source(outlook: &Outlook, sample: &Sample, config: &Config) -> Vec<Finding
     }
 }
 
-/// What the destination knows of the places; nothing where it is away, which is found later.
-async fn known(config: &Config, parts: &[PlacedPartition]) -> Places {
+/// What the destination knows of the places; none where it is away, which is found later.
+async fn known(config: &Config, parts: &[PlacedPartition]) -> Option<Places> {
     let known = match writes(config) {
         Writes::ClickHouse(clickhouse) => match ClickHouse::new(clickhouse, config.target.clone()) {
             Ok(mut sink) => sink.places(parts).await,
@@ -123,7 +125,7 @@ async fn known(config: &Config, parts: &[PlacedPartition]) -> Places {
         },
         Writes::Sqlite(sqlite) => sqlite::places(&sqlite, parts),
     };
-    known.unwrap_or_default()
+    known.ok()
 }
 
 /// What a run over topics like the sample would find in the destination.

@@ -113,8 +113,8 @@ impl<'a> Attempt<'a> {
         let mut holds = Holds::default();
         holds.open(parts.iter().map(|part| &part.partition), std::mem::take(&mut places.holds));
         let mut rows: HashMap<RowOf, Vec<usize>> = HashMap::new();
-        for at in 0..letters.len() {
-            rows.entry(row_of(&letters[at])).or_default().push(at);
+        for (at, letter) in letters.iter().enumerate() {
+            rows.entry(row_of(letter)).or_default().push(at);
         }
         Ok(Attempt { sink, letters, topic_id, places, holds, rows, settled: Vec::new() })
     }

@@ -11,13 +11,12 @@ use tokio::time::Instant;
 use super::client;
 use super::context::Trouble;
 use super::failure::{Verdict, judge, of_call};
-use super::outlet::Stop;
 use super::reader::{Away, Reader};
 use super::start;
 use super::topic_id::topic_ids;
 use super::topics;
 use super::topics::Topic;
-use crate::source::{SourceError, SourceEvent, SourceFailure};
+use crate::source::{SourceError, SourceEvent, SourceFailure, Stop};
 
 /// How long a broker may take to show that it is there.
 const PATIENCE: Duration = Duration::from_secs(2);

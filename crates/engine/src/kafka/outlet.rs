@@ -5,21 +5,7 @@ use std::collections::VecDeque;
 use tokio::sync::mpsc::{Permit, Sender};
 use tokio::sync::watch;
 
-use crate::source::{SourceError, SourceEvent};
-
-/// Why the reader's thread does not go on.
-pub(super) enum Stop {
-    /// It was asked to, or nobody listens any more.
-    Closed,
-    /// The run must stop.
-    Failed(SourceError),
-}
-
-impl From<SourceError> for Stop {
-    fn from(error: SourceError) -> Self {
-        Self::Failed(error)
-    }
-}
+use crate::source::{SourceEvent, Stop};
 
 /// The channel to the run loop.
 pub(super) struct Outlet {
@@ -57,13 +43,13 @@ impl Outlet {
 
     /// Sends as soon as there is room.
     pub(super) async fn send(&self, event: SourceEvent) -> Result<(), Stop> {
-        self.events.send(event).await.map_err(|_| Stop::Closed)
+        self.events.send(event).await.map_err(|_| Stop::NobodyListens)
     }
 
     /// Sends what waits, in order, as room comes. Cancel-safe: what was not sent still waits.
     pub(super) async fn send_all(&self, waiting: &mut VecDeque<SourceEvent>) -> Result<(), Stop> {
         while !waiting.is_empty() {
-            let room = self.events.reserve().await.map_err(|_| Stop::Closed)?;
+            let room = self.events.reserve().await.map_err(|_| Stop::NobodyListens)?;
             if let Some(event) = waiting.pop_front() {
                 room.send(event);
             }

@@ -23,7 +23,7 @@ use super::start::{self, Start};
 use super::topic_id::topic_ids;
 use crate::source::{
     Assignment, CommitPoint, GroupOffsets, OffsetStore, PartitionProgress, Source, SourceError, SourceEvent,
-    SourceFailure,
+    SourceFailure, Stop,
 };
 
 /// How long one question may take.
@@ -72,17 +72,6 @@ impl OffsetStore for Nowhere {
     fn close(&self) -> BoxFuture<'_, ()> {
         // The thread ends by itself: it finds nobody listening.
         Box::pin(async {})
-    }
-}
-
-enum Stop {
-    NobodyListens,
-    Failed(SourceError),
-}
-
-impl From<SourceError> for Stop {
-    fn from(error: SourceError) -> Self {
-        Self::Failed(error)
     }
 }
 

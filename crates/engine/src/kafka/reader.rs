@@ -13,10 +13,10 @@ use super::config::KafkaConfig;
 use super::context::{Context, Trouble};
 use super::group::Ownership;
 use super::intake::{Intake, Look};
-use super::outlet::{Outlet, Stop};
+use super::outlet::Outlet;
 use super::start::Ends;
 use super::topics::Topic;
-use crate::source::{SourceError, SourceEvent};
+use crate::source::{SourceError, SourceEvent, Stop};
 
 /// The thread looks round this often even if nothing wakes it.
 const TICK: Duration = Duration::from_millis(250);
@@ -175,7 +175,7 @@ impl Reader {
     /// Waits until there may be something to do.
     async fn rest(&self, room: impl Future<Output = ()>) -> Result<(), Stop> {
         tokio::select! {
-            () = self.outlet.closed() => Err(Stop::Closed),
+            () = self.outlet.closed() => Err(Stop::NobodyListens),
             () = room => Ok(()),
             () = self.context().wake.notified() => Ok(()),
             () = tokio::time::sleep(TICK) => Ok(()),
@@ -186,7 +186,7 @@ impl Reader {
     /// assignment.
     pub(super) async fn attended<T>(&self, what: impl Future<Output = T>) -> Result<T, Stop> {
         tokio::select! { biased;
-            () = self.outlet.closed() => Err(Stop::Closed),
+            () = self.outlet.closed() => Err(Stop::NobodyListens),
             done = what => Ok(done),
             error = self.attend() => Err(Stop::Failed(error)),
         }

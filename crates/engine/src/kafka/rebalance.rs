@@ -17,11 +17,10 @@ use tokio::time::{Instant, sleep, timeout};
 use super::client;
 use super::context::Rebalance;
 use super::intake::Intake;
-use super::outlet::Stop;
 use super::reader::{Away, Reader};
 use super::start::{self, Start};
 use super::thread::TELL_AFTER;
-use crate::source::{SourceError, SourceEvent, SourceFailure};
+use crate::source::{SourceError, SourceEvent, SourceFailure, Stop};
 
 /// Rest between two attempts to find out where partitions start.
 const RETRY_AFTER: Duration = Duration::from_millis(500);

@@ -33,6 +33,8 @@ pub(super) struct Start {
     pub(super) topic_id: Option<TopicId>,
     /// Next offset to read.
     pub(super) start: Offset,
+    /// First offset of the log.
+    pub(super) first: Offset,
     /// What the group has.
     pub(super) committed: Option<Offset>,
     /// What was kept with that.
@@ -55,6 +57,7 @@ impl Start {
             partition,
             topic_id: None,
             start,
+            first: start,
             committed: None,
             standing: None,
             partitions: 0,
@@ -69,6 +72,7 @@ impl Start {
             partition: self.partition,
             topic_id: self.topic_id,
             start: self.start,
+            begins: self.first,
             resumed: self.committed.is_some(),
             standing: self.standing,
             partitions: self.partitions,
@@ -158,7 +162,7 @@ impl At<'_> {
         }
         let partitions = if grown { topic.partitions.cast_unsigned() } else { growth.known() };
         let committed = kept.map(|kept| kept.offset);
-        Ok(Start { partition, topic_id, start, committed, standing, partitions, waits_for, bound })
+        Ok(Start { partition, topic_id, start, first, committed, standing, partitions, waits_for, bound })
     }
 }
 

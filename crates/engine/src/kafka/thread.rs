@@ -11,11 +11,11 @@ use tokio::time::Instant;
 use super::client::{self, Consumer};
 use super::config::{Bound, KafkaConfig};
 use super::group::{self, Group, Ownership};
-use super::outlet::{Outlet, Stop};
+use super::outlet::Outlet;
 use super::reader::Reader;
 use super::start::{self, Ends};
 use super::topics::{self, Topic};
-use crate::source::{GroupOffsets, Source, SourceError, SourceEvent, SourceFailure};
+use crate::source::{GroupOffsets, Source, SourceError, SourceEvent, SourceFailure, Stop};
 
 /// Patience with one question: a broker that is down should be reported soon. One that is only
 /// slow is asked again over the connection that it opened meanwhile.
@@ -153,7 +153,7 @@ impl Search<'_> {
                 self.send(SourceEvent::Away(error)).await?;
             }
             tokio::select! { biased;
-                () = self.outlet.closed() => return Err(Stop::Closed),
+                () = self.outlet.closed() => return Err(Stop::NobodyListens),
                 () = tokio::time::sleep(RETRY_AFTER) => {}
             }
         }
@@ -175,7 +175,7 @@ impl Search<'_> {
 
     async fn send(&self, event: SourceEvent) -> Result<(), Stop> {
         tokio::select! { biased;
-            () = self.outlet.closed() => Err(Stop::Closed),
+            () = self.outlet.closed() => Err(Stop::NobodyListens),
             sent = self.outlet.send(event) => sent,
         }
     }

@@ -4,11 +4,11 @@ use settle_core::invariant;
 use tokio::time::Instant;
 
 use super::RunError;
-use super::flow::{Run, at};
+use super::flow::{Run, answered, at};
 use super::report::{End, Report};
 use super::writer::Order;
 use crate::shutdown::Request;
-use crate::source::{SourceError, SourceFailure};
+use crate::source::{SourceError, SourceEvent, SourceFailure};
 
 /// How a drain ended.
 enum Drained {
@@ -44,6 +44,10 @@ impl Run {
                 drained => drained,
             },
         };
+        let ended = match ended {
+            Ok(Drained::Whole) if error.is_none() && why != End::Interrupted => self.hear_the_group().await,
+            ended => ended,
+        };
         match ended {
             Ok(Drained::CutShort) if error.is_none() => why = End::Interrupted,
             Ok(_) => {}
@@ -53,6 +57,31 @@ impl Run {
             }
         }
         (why, error)
+    }
+
+    /// A part of what was read turned out to be another instance's at the very end: done is the run
+    /// only if the group says so, too.
+    async fn hear_the_group(&mut self) -> Result<Drained, RunError> {
+        let due = self.contested.due(self.has_group());
+        while !self.contested.is_empty() {
+            let event = tokio::select! { biased;
+                () = self.shutdown.at_least(Request::Drain) => return Ok(Drained::CutShort),
+                event = self.events.recv(), if !self.source_ended => event,
+                () = at(due) => return Err(RunError::Sink(self.contested.refusal(self.has_group()))),
+            };
+            match event {
+                Some(
+                    SourceEvent::Revoked { .. } | SourceEvent::Lost(_) | SourceEvent::Failed(_) | SourceEvent::Ended,
+                )
+                | None => {
+                    self.on_source(event).await?;
+                    self.answer_revocations();
+                }
+                // Nothing more is read.
+                Some(_) => {}
+            }
+        }
+        Ok(Drained::Whole)
     }
 
     fn drain_limit(&self) -> Instant {
@@ -125,18 +154,17 @@ impl Run {
         if !self.passing.is_idle() {
             let all_read = self.source_ended && self.line.all_fed();
             let asked = tokio::time::timeout_at(limit, self.passing.at_the_end(all_read)).await;
-            if let Ok(Some(answer)) = self.finish_passed(asked.unwrap_or_default()).await {
-                self.finishing.push(answer);
-            }
+            // A writer that has ended does nothing more: the next run does it.
+            let _ = self.finish_passed(asked.unwrap_or_default()).await;
         }
-        for answer in std::mem::take(&mut self.finishing) {
-            if let Ok(Ok(swept)) = tokio::time::timeout_at(limit, answer).await {
-                self.report.swept += swept;
-            }
+        while !self.finishing.is_empty() {
+            let Ok(swept) = tokio::time::timeout_at(limit, answered(&mut self.finishing)).await else { break };
+            self.report.swept += swept;
         }
     }
 
     pub(super) async fn finish(mut self, why: End) -> Report {
+        self.say_unmatched_rules(false);
         for revoking in self.revoking.drain(..) {
             let _ = revoking.done.send(());
         }

@@ -1,17 +1,18 @@
 //! The loop itself: one `select!` says what happened, one `match` decides.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use settle_core::batch::Batch;
 use settle_core::position::Partition;
-use settle_core::sink::{Pending, PlacedPartition, Seen};
+use settle_core::sink::{Guarantee, Pending, PlacedPartition, Seen};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::attempts::Patience;
 use super::commits::Commits;
+use super::contested::Contested;
 use super::line::Line;
 use super::passed::Passing;
 use super::progress::{self, Show};
@@ -38,13 +39,16 @@ pub async fn run(
     let destination = destination.into();
     let mut line = Line::new(options.limits, options.lone_tombstones, options.max_messages, target);
     line.sets_aside = destination.dead_letters.is_some();
+    // What is read beside the pipeline is nobody's progress.
+    let keeps_places = destination.sink.guarantee() == Guarantee::Atomic && !options.beside;
     let writer = tokio::spawn(writer::write(destination, order_queue, proof_sender, show.pause, patience));
     let store: Arc<dyn OffsetStore> = source.offsets.into();
     let mut run = Run {
         line,
         passing: Passing::new(store.clone()),
-        finishing: Vec::new(),
+        finishing: VecDeque::new(),
         commits: Commits::new(store),
+        keeps_places,
         group: source.group,
         known_to_sink: BTreeMap::new(),
         events: source.events,
@@ -56,6 +60,7 @@ pub async fn run(
         quiet_since: started,
         away_since: None,
         revoking: Vec::new(),
+        contested: Contested::default(),
         caught_up: false,
         source_ended: false,
         writer_ended: false,
@@ -66,6 +71,9 @@ pub async fn run(
     let (why, error) = run.end(flowed).await;
     let report = run.finish(why).await;
     writer.abort();
+    // A sink that blocks its thread (SQLite, waiting for a lock) hears of it only afterwards, and must
+    // not find a runtime without a clock then.
+    let _ = writer.await;
     Ended { report, error }
 }
 
@@ -75,10 +83,13 @@ enum Happened {
     Proof(Option<Applied>),
     Committed(Result<(), SourceError>),
     Passed(Vec<Pending>),
+    /// So many rows were swept.
+    Finished(u64),
     Source(Option<SourceEvent>),
     Due,
     Idle,
     Away,
+    Contested,
 }
 
 pub(super) struct Revoking {
@@ -91,8 +102,10 @@ pub(super) struct Run {
     pub(super) commits: Commits,
     /// What is done when everything has passed it.
     pub(super) passing: Passing,
-    /// What the destination is doing of that.
-    pub(super) finishing: Vec<oneshot::Receiver<u64>>,
+    /// What the destination is doing of that, in order: answered with the rows swept.
+    pub(super) finishing: VecDeque<oneshot::Receiver<u64>>,
+    /// The destination says how far it has the group's records, and is not behind the group.
+    pub(super) keeps_places: bool,
     /// Where the group's offsets are kept.
     pub(super) group: GroupOffsets,
     /// Partitions held or once held; true where the destination knows that the group has offsets.
@@ -107,6 +120,8 @@ pub(super) struct Run {
     pub(super) quiet_since: Instant,
     pub(super) away_since: Option<(Instant, SourceError)>,
     pub(super) revoking: Vec<Revoking>,
+    /// Partitions that another instance has in the destination, and we in the group.
+    pub(super) contested: Contested,
     pub(super) caught_up: bool,
     pub(super) source_ended: bool,
     /// It failed, and writes nothing more.
@@ -121,6 +136,7 @@ impl Run {
         loop {
             self.advance().await?;
             if let Some(why) = self.ended() {
+                self.say_unmatched_rules(why == End::End);
                 return Ok(why);
             }
             match self.next().await {
@@ -131,13 +147,13 @@ impl Run {
                     self.tell_stored().await?;
                 }
                 Happened::Passed(passed) => {
-                    if let Some(answer) = self.finish_passed(passed).await? {
-                        self.finishing.push(answer);
-                    }
+                    self.finish_passed(passed).await?;
                 }
+                Happened::Finished(swept) => self.report.swept += swept,
                 Happened::Source(event) => self.on_source(event).await?,
                 Happened::Due => {}
                 Happened::Idle => return Ok(End::Idle),
+                Happened::Contested => return Err(RunError::Sink(self.contested.refusal(self.has_group()))),
                 Happened::Away => {
                     let error = self.away_since.take().map(|(_, error)| error);
                     return Err(error.map_or(RunError::Bug("clock"), RunError::Source));
@@ -158,15 +174,19 @@ impl Run {
             _ => None,
         };
         let takes = self.line.can_take() && !self.source_ended;
+        // What the group has said already is heard first, so only while its word is listened to.
+        let contested = self.contested.due(self.has_group()).filter(|_| takes && self.away_since.is_none());
         tokio::select! { biased;
             () = self.shutdown.at_least(Request::Drain) => Happened::Stop,
             applied = self.proofs.recv() => Happened::Proof(applied),
             result = self.commits.next() => Happened::Committed(result),
+            swept = answered(&mut self.finishing) => Happened::Finished(swept),
             passed = self.passing.next() => Happened::Passed(passed),
             event = self.events.recv(), if takes => Happened::Source(event),
             () = at(due) => Happened::Due,
             () = at(idle), if takes => Happened::Idle,
             () = at(away) => Happened::Away,
+            () = at(contested) => Happened::Contested,
         }
     }
 
@@ -208,23 +228,55 @@ impl Run {
         }
     }
 
+    /// What a pass beside the pipeline reads is not what the rules were written for.
+    pub(super) fn say_unmatched_rules(&mut self, at_end: bool) {
+        if !self.options.beside {
+            self.line.say_unmatched_rules(at_end);
+        }
+    }
+
     fn ended(&self) -> Option<End> {
         if self.line.has_enough() {
             return Some(End::MaxMessages);
         }
-        let bounded = self.options.until_end && self.line.all_ended();
+        // A contested partition may come back, unread.
+        let bounded = self.options.until_end && self.line.all_ended() && self.contested.is_empty();
         (bounded || (self.source_ended && self.line.all_fed())).then_some(End::End)
     }
 
     pub(super) fn settle(&mut self, applied: Option<Applied>) -> Result<(), RunError> {
-        let Applied { result, buried, retries } = applied.ok_or(RunError::Bug("writer"))?;
+        let Applied { result, buried, retries, fenced } = applied.ok_or(RunError::Bug("writer"))?;
         self.report.retries += retries;
         self.writer_ended |= result.is_err();
         let (batch, proof) = result?;
         self.report.bury(buried);
         self.wait_for_truncates(&batch);
         self.commits.add(self.line.settle(&batch, proof));
+        self.let_go(fenced);
         Ok(())
+    }
+
+    /// Lets go of partitions that another instance has opened in the destination: nothing of theirs is
+    /// written here any more, so nothing of theirs is waited for either.
+    fn let_go(&mut self, mut fenced: Vec<Partition>) {
+        fenced.retain(|partition| self.line.holds(partition));
+        if fenced.is_empty() {
+            return;
+        }
+        tracing::warn!(partitions = fenced.len(), "another instance has taken partitions, dropping what is in flight");
+        self.report.fenced += fenced.len() as u64;
+        self.line.close(&fenced);
+        self.line.drop_partitions(&fenced);
+        self.commits.drop_partitions(&fenced);
+        // Of one that is on its way the group has spoken.
+        let is_revoked = |partition: &Partition| self.revoking.iter().any(|going| going.partitions.contains(partition));
+        fenced.retain(|partition| !is_revoked(partition));
+        self.contested.add(fenced);
+    }
+
+    /// True if a service says whose the partitions are.
+    pub(super) fn has_group(&self) -> bool {
+        self.group.move_command.is_some()
     }
 
     /// Rows from before a truncate may still come from other partitions.
@@ -254,20 +306,18 @@ impl Run {
         Ok(())
     }
 
-    /// Has the destination do what everything has passed. Gives the answer to wait for.
-    pub(super) async fn finish_passed(
-        &mut self,
-        passed: Vec<Pending>,
-    ) -> Result<Option<oneshot::Receiver<u64>>, RunError> {
+    /// Has the destination do what everything has passed.
+    pub(super) async fn finish_passed(&mut self, passed: Vec<Pending>) -> Result<(), RunError> {
         if passed.is_empty() {
-            return Ok(None);
+            return Ok(());
         }
         let (reply, answer) = oneshot::channel();
         self.hand_over(Order::Finish(passed, reply)).await?;
-        Ok(Some(answer))
+        self.finishing.push_back(answer);
+        Ok(())
     }
 
-    async fn on_source(&mut self, event: Option<SourceEvent>) -> Result<(), RunError> {
+    pub(super) async fn on_source(&mut self, event: Option<SourceEvent>) -> Result<(), RunError> {
         match event {
             Some(SourceEvent::Records(chunk)) => {
                 self.quiet_since = Instant::now();
@@ -280,18 +330,21 @@ impl Run {
                 if !self.caught_up && self.line.all_reached() {
                     self.caught_up = true;
                     tracing::info!(partitions = self.line.partitions(), "caught up with the log");
+                    self.say_unmatched_rules(true);
                 }
             }
             Some(SourceEvent::Revoked { partitions, done }) => {
                 tracing::info!(partitions = partitions.len(), "partitions revoked, draining");
                 self.report.revoked += partitions.len() as u64;
                 self.line.close(&partitions);
+                self.contested.resolve(&partitions);
                 self.revoking.push(Revoking { partitions, done });
             }
             Some(SourceEvent::Lost(partitions)) => {
                 tracing::warn!(partitions = partitions.len(), "partitions lost, dropping what is in flight");
                 self.report.lost += partitions.len() as u64;
                 self.line.close(&partitions);
+                self.contested.resolve(&partitions);
                 self.line.drop_partitions(&partitions);
                 self.commits.drop_partitions(&partitions);
             }
@@ -303,6 +356,7 @@ impl Run {
             }
             Some(SourceEvent::Back) => {
                 self.away_since = None;
+                self.contested.listen_anew();
                 self.quiet_since = Instant::now();
             }
             Some(SourceEvent::Failed(error)) => return Err(RunError::Source(error)),
@@ -341,7 +395,12 @@ impl Run {
                 applied = self.proofs.recv() => self.settle(applied)?,
             }
         };
-        gap::refuse(&assignments, &places, &self.group)?;
+        // What was written before these were opened says nothing of them as they are now.
+        while let Ok(applied) = self.proofs.try_recv() {
+            self.settle(Some(applied))?;
+        }
+        self.contested.resolve(parts.iter().map(|part| &part.partition));
+        gap::refuse(&assignments, &places, &self.group, self.keeps_places)?;
         for pending in places.pending.iter().filter(|_| !self.options.beside) {
             self.passing.wait_for(pending.clone());
         }
@@ -364,7 +423,8 @@ impl Run {
         let mut parts = Vec::new();
         let stored = self.commits.take_first_stored();
         // What lies beside a capture, or nowhere, cannot be lost unseen.
-        for partition in stored.into_iter().filter(|_| self.group.move_command.is_some()) {
+        let has_group = self.has_group();
+        for partition in stored.into_iter().filter(|_| has_group) {
             if let Some((part, knows)) = self.known_to_sink.get_mut(&partition)
                 && !std::mem::replace(knows, true)
             {
@@ -381,7 +441,7 @@ impl Run {
 
     /// Lets go of revoked partitions. Nothing is waited for here: the loop must hear of a stop, and
     /// of a source that gave the wait up.
-    fn answer_revocations(&mut self) {
+    pub(super) fn answer_revocations(&mut self) {
         while let Some(at) = self.revoking.iter().position(|revoking| self.may_go(revoking)) {
             let Revoking { partitions, done } = self.revoking.swap_remove(at);
             self.line.drop_partitions(&partitions);
@@ -402,6 +462,7 @@ impl Run {
         self.progress.send_replace(progress::Progress {
             tally,
             partitions: self.line.partitions(),
+            swept: self.report.swept,
             source_away: self.away_since.as_ref().map(|(_, error)| error.to_string()),
         });
     }
@@ -409,6 +470,15 @@ impl Run {
     pub(super) fn now_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
+}
+
+/// The rows that the first of these swept; for ever where there is none. Cancel-safe.
+pub(super) async fn answered(finishing: &mut VecDeque<oneshot::Receiver<u64>>) -> u64 {
+    let Some(answer) = finishing.front_mut() else { return std::future::pending().await };
+    // A writer that has ended answers nothing more; why it ended is among its proofs.
+    let swept = answer.await.unwrap_or(0);
+    finishing.pop_front();
+    swept
 }
 
 /// Waits until `when`; for ever where none.

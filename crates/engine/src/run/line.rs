@@ -15,7 +15,9 @@ use settle_core::tally::Tally;
 use super::RunError;
 use super::ghosts::Ghosts;
 use super::owners::Owners;
+use super::rules::unmatched_rules;
 use crate::config::Target;
+use crate::finding::Finding;
 use crate::source::{Assignment, Chunk, CommitPoint};
 
 /// Batches handed to the writer and not yet proven: one being applied, one waiting.
@@ -67,6 +69,8 @@ pub(super) struct Line {
     pub(super) redelivered: u64,
     pub(super) tally: Tally,
     pub(super) batches: u64,
+    /// Rules for tables that match nothing were said.
+    said_rules: bool,
 }
 
 impl Line {
@@ -97,12 +101,18 @@ impl Line {
             redelivered: 0,
             tally: Tally::default(),
             batches: 0,
+            said_rules: false,
         }
     }
 
     /// Partitions held.
     pub(super) fn partitions(&self) -> usize {
         self.slots.len()
+    }
+
+    /// True if the partition is held.
+    pub(super) fn holds(&self, partition: &Partition) -> bool {
+        self.slots.contains_key(partition)
     }
 
     /// Takes partitions on, with what the destination knows of their places.
@@ -262,6 +272,19 @@ impl Line {
     /// True if the end of every partition held was reached since it was assigned.
     pub(super) fn all_reached(&self) -> bool {
         !self.slots.is_empty() && self.slots.values().all(|slot| slot.reached)
+    }
+
+    /// Says which rules for tables match nothing that was read, once. `at_end`: the log's end is reached.
+    pub(super) fn say_unmatched_rules(&mut self, at_end: bool) {
+        let read = self.owners.tables();
+        if self.said_rules || read.is_empty() {
+            return;
+        }
+        self.said_rules = true;
+        let whole = at_end && !self.slots.is_empty() && self.slots.values().all(|slot| !slot.resumed);
+        for Finding { what, fix, .. } in unmatched_rules(&self.target, &read, whole) {
+            tracing::warn!("{what}; {fix}");
+        }
     }
 
     /// True if every partition held has ended. Without any it is not known: those that were lost

@@ -6,7 +6,9 @@
 mod attempts;
 mod burial;
 mod commits;
+mod contested;
 mod drain;
+mod fences;
 mod flow;
 mod gap;
 mod ghosts;
@@ -15,6 +17,7 @@ mod owners;
 mod passed;
 pub mod progress;
 mod report;
+mod rules;
 mod writer;
 
 use std::time::Duration;

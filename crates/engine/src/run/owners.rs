@@ -1,7 +1,7 @@
 //! One target table, one owner, and one topic: offsets of two topics do not compare. A second one
 //! is refused before the first of its rows is written.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use settle_core::change::{Event, Lineage, TableName};
@@ -28,6 +28,11 @@ pub(crate) struct Owners {
 impl Owners {
     pub(crate) fn new(target: Target) -> Self {
         Self { target, first: HashMap::new(), last: None }
+    }
+
+    /// Source tables that came, by name.
+    pub(crate) fn tables(&self) -> BTreeSet<String> {
+        self.first.values().map(|first| first.owner.table.to_string()).collect()
     }
 
     /// Checks the event's origin against the one that its target table has.

@@ -17,6 +17,8 @@ pub struct Progress {
     pub tally: Tally,
     /// Partitions held now.
     pub partitions: usize,
+    /// Ghosts swept so far.
+    pub swept: u64,
     /// Set while the source is away.
     pub source_away: Option<String>,
 }

@@ -69,6 +69,8 @@ pub struct Report {
     pub revoked: u64,
     /// Partitions lost.
     pub lost: u64,
+    /// Partitions that another instance had opened in the destination while they were held here.
+    pub fenced: u64,
     /// Committed next-to-read offset per `topic:partition`.
     pub committed: BTreeMap<String, i64>,
     /// Invariants of Settle that did not hold, with how often: a bug, whatever else was reported.

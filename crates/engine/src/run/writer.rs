@@ -2,7 +2,8 @@
 //!
 //! One batch at a time keeps the order that TOAST look-ups rely on: a batch is applied only when
 //! every earlier one is durable. A batch with a poison row is applied in pieces, its dead letters
-//! are made safe, and only what is left of it, with the spans, proves anything.
+//! are made safe, and only what is left of it, with the spans, proves anything. Partitions that
+//! another instance has are taken out of it, wherever on this way the destination says so.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::attempts::{Attempts, Patience};
 use super::burial::{Burial, Buried};
+use super::fences::Fences;
 use super::progress::Pause;
 use super::{Destination, RunError};
 
@@ -40,6 +42,8 @@ pub(super) struct Applied {
     pub(super) result: Result<(Box<Batch>, Durable), RunError>,
     pub(super) buried: Buried,
     pub(super) retries: u64,
+    /// Partitions of which it was found out that another instance has them: they are not in the batch.
+    pub(super) fenced: Vec<Partition>,
 }
 
 /// Runs until the orders end.
@@ -53,7 +57,14 @@ pub(super) async fn write(
     let Destination { sink, dead_letters, skips } = destination;
     let burial = dead_letters.map(|(store, limit)| Burial::new(store, limit));
     let holds = if skips { Holds::unnoted() } else { Holds::default() };
-    let mut writer = Writer { sink, burial, holds, topic_ids: HashMap::new(), without_key: BTreeSet::new() };
+    let mut writer = Writer {
+        sink,
+        burial,
+        holds,
+        topic_ids: HashMap::new(),
+        without_key: BTreeSet::new(),
+        fences: Fences::default(),
+    };
     while let Some(order) = orders.recv().await {
         let mut attempts = Attempts::new(patience, &pause);
         match order {
@@ -73,7 +84,8 @@ pub(super) async fn write(
                 if let Err(error) = writer.plan(topic_id, &sweep, seen, &mut attempts).await {
                     let (result, buried) = (Err(RunError::Sink(error)), Buried::default());
                     // Whoever waits for a proof hears why there is none.
-                    let _ = proofs.send(Applied { result, buried, retries: attempts.made }).await;
+                    let applied = Applied { result, buried, retries: attempts.made, fenced: Vec::new() };
+                    let _ = proofs.send(applied).await;
                     return;
                 }
             }
@@ -92,7 +104,8 @@ pub(super) async fn write(
                 let mut buried = Buried::default();
                 let result = writer.settle(batch, &mut attempts, &mut buried).await;
                 let failed = result.is_err();
-                let applied = Applied { result, buried, retries: attempts.made };
+                let fenced = writer.fences.take_found();
+                let applied = Applied { result, buried, retries: attempts.made, fenced };
                 if proofs.send(applied).await.is_err() || failed {
                     // A later batch must not be applied when an earlier one was not.
                     return;
@@ -110,6 +123,7 @@ struct Writer {
     topic_ids: HashMap<Partition, TopicId>,
     /// Topics with a dead letter of which nobody knows the row.
     without_key: BTreeSet<Arc<str>>,
+    fences: Fences,
 }
 
 impl Writer {
@@ -120,6 +134,7 @@ impl Writer {
                 Err(error) => attempts.wait_after(error).await?,
             }
         };
+        self.fences.opened(parts);
         self.topic_ids.extend(parts.iter().map(|part| (part.partition.clone(), part.topic_id)));
         self.holds.open(parts.iter().map(|part| &part.partition), places.holds.clone());
         Ok(places)
@@ -159,34 +174,50 @@ impl Writer {
         }
     }
 
-    /// Makes everything of the batch durable, each record in its place.
+    /// Makes everything of the batch durable, each record in its place, but for partitions that
+    /// another instance has.
     async fn settle(
         &mut self,
-        batch: Box<Batch>,
+        mut batch: Box<Batch>,
         attempts: &mut Attempts<'_>,
         buried: &mut Buried,
     ) -> Result<(Box<Batch>, Durable), RunError> {
-        let Self { sink, burial, holds, topic_ids, without_key } = self;
+        let Self { sink, burial, holds, topic_ids, without_key, fences } = self;
         let mut note_keys = |letters: &[DeadLetter]| {
             let nameless = letters.iter().filter(|letter| letter.key.is_none());
             without_key.extend(nameless.map(|letter| letter.record.partition.topic.clone()));
         };
+        batch.withdraw(&fences.known_in(&batch))?;
         if let Some(burial) = burial {
             burial.read(batch.tally().read);
         }
         let mut pieces = match prepare(batch, holds) {
             Ready::Pieces(pieces) => pieces,
-            Ready::Whole(letters, batch) => {
+            Ready::Whole(mut letters, mut batch) => {
+                while !letters.is_empty() {
+                    let gone = fences.ask(sink, &batch.asking(), attempts).await?;
+                    if gone.is_empty() {
+                        break;
+                    }
+                    letters = batch.withdraw_with(letters, &gone)?;
+                    holds.forget(&gone);
+                }
                 note_keys(&letters);
                 if let Some(burial) = burial {
                     burial.write(letters, topic_ids, attempts, buried).await?;
                 }
-                match apply(sink, &batch, attempts).await {
-                    Ok(proof) => return Ok((batch, proof)),
-                    Err(error) if decide(error.kind) == Verdict::Isolate && burial.is_some() => {
-                        Pieces::of_refused(*batch, holds, &error)
+                loop {
+                    match apply(sink, &batch, attempts).await {
+                        Ok(proof) => return Ok((batch, proof)),
+                        Err(error) if decide(error.kind) == Verdict::Isolate && burial.is_some() => {
+                            break Pieces::of_refused(*batch, holds, &error);
+                        }
+                        Err(error) => {
+                            let gone = fences.of(error, &batch)?;
+                            batch.withdraw(&gone)?;
+                            holds.forget(&gone);
+                        }
                     }
-                    Err(error) => return Err(RunError::Sink(error)),
                 }
             }
         };
@@ -196,20 +227,43 @@ impl Writer {
             match apply(sink, &piece, attempts).await {
                 Ok(proof) => pieces.applied(&piece, proof.outcome),
                 Err(error) if decide(error.kind) == Verdict::Isolate => pieces.refused(piece, &error),
-                Err(error) => return Err(RunError::Sink(error)),
+                Err(error) => {
+                    let gone = fences.of(error, &piece)?;
+                    pieces.withdraw(Some(piece), &gone);
+                }
             }
             // Before more is looked for: a topic of poison is not taken apart to its last record.
             burial.check(pieces.dead_letters())?;
         }
-        let (letters, rest) = pieces.finish();
+        while !pieces.dead_letters().is_empty() {
+            let gone = fences.ask(sink, &pieces.asking(), attempts).await?;
+            if gone.is_empty() {
+                break;
+            }
+            pieces.withdraw(None, &gone);
+        }
+        let (letters, mut rest) = pieces.finish();
         note_keys(&letters);
         burial.write(letters, topic_ids, attempts, buried).await?;
-        let proof = apply(sink, &rest, attempts).await.map_err(RunError::Sink)?;
-        Ok((Box::new(rest), proof))
+        loop {
+            match apply(sink, &rest, attempts).await {
+                Ok(proof) => return Ok((Box::new(rest), proof)),
+                Err(error) => {
+                    let gone = fences.of(error, &rest)?;
+                    rest.withdraw(&gone)?;
+                    holds.forget(&gone);
+                }
+            }
+        }
     }
 }
 
-async fn apply(sink: &mut Box<dyn Sink>, batch: &Batch, attempts: &mut Attempts<'_>) -> Result<Durable, SinkError> {
+/// Applies the batch, again where that may help.
+pub(super) async fn apply(
+    sink: &mut Box<dyn Sink>,
+    batch: &Batch,
+    attempts: &mut Attempts<'_>,
+) -> Result<Durable, SinkError> {
     loop {
         match sink.apply(batch).await {
             Ok(proof) => {

@@ -7,7 +7,7 @@ use settle_core::sink::FailureKind;
 use settle_engine::config::dlq::DlqPlace;
 use settle_engine::dead_letter::{DeadLetterLog, DeadLetters, Resolution};
 
-use crate::{WILD, assert_same, letter, log_of, open};
+use crate::{WILD, assert_come_back, letter, log_of, open};
 
 fn log(path: &Path) -> DeadLetterLog {
     log_of("shop", &DlqPlace::File { path: path.to_owned() })
@@ -25,13 +25,7 @@ async fn every_byte_comes_back_and_a_line_can_be_read_by_eye() {
     let letters = [letter(4, WILD), letter(9, br#"{"op":"q"}"#)];
     let mut log = log(&path);
     assert_eq!(log.read().await.unwrap().letters, [], "a file that is not there is empty");
-    assert_eq!(log.write(&letters).await.unwrap().truncated, 0);
-    let contents = log.read().await.unwrap();
-    assert_eq!(contents.letters.len(), 2);
-    for (found, letter) in contents.letters.iter().zip(&letters) {
-        assert_same(found, letter);
-        assert_eq!(found.entry.record.payload, letter.dead.record.payload);
-    }
+    assert_come_back(&mut log, &letters).await;
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.lines().nth(1).unwrap().contains(r#""payload":"{\"op\":\"q\"}""#), "{text}");
     assert_eq!(text.lines().count(), 2);

@@ -10,7 +10,7 @@ use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::record::{Header, Record};
 use settle_core::version::Version;
 use settle_engine::config::dlq::{DlqConfig, DlqLimit, DlqPlace};
-use settle_engine::dead_letter::{Contents, DeadLetterLog, Found, Letter};
+use settle_engine::dead_letter::{Contents, DeadLetterLog, DeadLetters, Found, Letter};
 
 /// Bytes that are no UTF-8 and no JSON.
 const WILD: &[u8] = b"\x00\xff{\"op\":\xc3\x28\n\"";
@@ -61,6 +61,17 @@ fn assert_same(found: &Found, letter: &Letter) {
         (letter.topic_id, &*dead.error, "not-json")
     );
     assert_eq!((entry.version, &entry.table), (dead.version, &None));
+}
+
+/// Every byte of what is written now comes back.
+async fn assert_come_back(log: &mut DeadLetterLog, letters: &[Letter]) {
+    assert_eq!(log.write(letters).await.unwrap().truncated, 0);
+    let contents = log.read().await.unwrap();
+    assert_eq!(contents.letters.len(), letters.len());
+    for (found, letter) in contents.letters.iter().zip(letters) {
+        assert_same(found, letter);
+        assert_eq!(found.entry.record.payload, letter.dead.record.payload);
+    }
 }
 
 fn open(contents: &Contents) -> Vec<Offset> {

@@ -5,7 +5,7 @@ use settle_engine::config::dlq::DlqPlace;
 use settle_engine::dead_letter::{DeadLetterLog, DeadLetters, Resolution};
 use settle_testkit::{kafka, services};
 
-use crate::{WILD, assert_same, letter, log_of, open};
+use crate::{WILD, assert_come_back, assert_same, letter, log_of, open};
 
 fn log(topic: &str, properties: &[(&str, &str)]) -> DeadLetterLog {
     let properties = properties.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -18,13 +18,7 @@ async fn every_byte_comes_back_from_a_topic_that_is_made_for_it() {
     let mut log = log(&topic, &[]);
     assert_eq!(log.read().await.unwrap().letters, [], "a topic that is not there is empty");
     let letters = [letter(4, WILD), letter(9, b"")];
-    assert_eq!(log.write(&letters).await.unwrap().truncated, 0);
-    let contents = log.read().await.unwrap();
-    assert_eq!(contents.letters.len(), 2);
-    for (found, letter) in contents.letters.iter().zip(&letters) {
-        assert_same(found, letter);
-        assert_eq!(found.entry.record.payload, letter.dead.record.payload);
-    }
+    assert_come_back(&mut log, &letters).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

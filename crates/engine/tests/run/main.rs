@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod dead_letters;
+mod fences;
 mod passing;
 mod told;
 
@@ -9,10 +10,11 @@ use std::time::Duration;
 
 use settle_core::fold::Limits;
 use settle_core::sink::FailureKind;
+use settle_engine::config::dlq::DlqLimit;
 use settle_engine::run::{Options, RunError};
 use settle_engine::source::{SourceError, SourceEvent, SourceFailure};
 
-use told::{Told, assignment, chunk, partition};
+use told::{SinkHandle, Told, assignment, chunk, partition};
 
 fn options() -> Options {
     Options {
@@ -239,14 +241,64 @@ async fn a_group_without_offsets_is_refused_where_the_log_begins_behind_what_the
     assert!(said.contains("holds its records up to offset 3, and the log begins at 7"), "{said}");
     assert_eq!(told.offsets.committed(), []);
     // Without a gap it is read again, which changes nothing: a crash before the first commit looks so.
+    // Nor is there one where a tool moved the group to what is left of the log.
     for (start, held, resumed) in [(0, 3, false), (3, 3, false), (7, 3, true)] {
         let mut told = Told::start(options());
         told.sink.holds(&assignment(0, 1), held);
-        let assigned = settle_engine::source::Assignment { resumed, ..start_at(start) };
+        let assigned = settle_engine::source::Assignment { resumed, begins: start, ..start_at(start) };
         told.send(SourceEvent::Assigned(vec![assigned])).await;
         told.send(SourceEvent::Records(chunk(0, 1, start..start + 2))).await;
         told.offsets.until_committed(&[(0, start + 2)]).await;
         assert!(told.end().await.error.is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_group_that_is_ahead_of_the_destination_is_refused_before_anything_is_applied() {
+    let mut told = Told::start(options());
+    told.sink.holds(&assignment(0, 1), 3);
+    let assigned = settle_engine::source::Assignment { start: 7, resumed: true, ..assignment(0, 1) };
+    told.send(SourceEvent::Assigned(vec![assigned])).await;
+    told.send(SourceEvent::Records(chunk(0, 1, 7..9))).await;
+    let said = told.ended().await.error.unwrap().to_string();
+    assert!(said.contains("the group is ahead of the destination (t:0 at 7, applied up to 3)"), "{said}");
+    assert_eq!((told.sink.attempts(), told.offsets.committed()), (vec![], vec![]));
+}
+
+#[tokio::test]
+async fn an_offset_that_no_row_stands_for_is_committed_behind_the_destination_too() {
+    let heartbeat = || {
+        let mut chunk = chunk(0, 1, 0..2);
+        for record in &mut chunk.records {
+            (record.key, record.payload) = (Some("{\"serverName\":\"s\"}".into()), Some("{\"ts_ms\":1}".into()));
+        }
+        chunk
+    };
+    let garbage = || {
+        let mut chunk = chunk(0, 1, 0..2);
+        chunk.records.iter_mut().for_each(|record| record.payload = Some("{not json".into()));
+        chunk
+    };
+    for stretch in [Some(heartbeat()), Some(garbage()), None] {
+        let limit = Some(DlqLimit { max_ratio: 1.0, min_records: 0 });
+        let mut told = Told::start_with(Options { until_end: true, ..options() }, limit, SinkHandle::default());
+        told.sink.hold();
+        told.send(SourceEvent::Assigned(vec![assignment(0, 1)])).await;
+        let end = match stretch {
+            Some(chunk) => {
+                told.send(SourceEvent::Records(chunk)).await;
+                2
+            }
+            // Markers alone.
+            None => 5,
+        };
+        told.send(told::end_of(0, 1, end)).await;
+        told.sink.until_applying(1).await;
+        assert_eq!(told.offsets.committed(), [], "nothing before the destination has moved the group's place");
+        told.sink.release();
+        assert!(told.ended().await.error.is_none());
+        assert_eq!(told.sink.journal().last().unwrap(), &format!("rows [] spans [0..{end}]"));
+        assert_eq!(told.offsets.last(), [(0, end)]);
     }
 }
 

@@ -1,21 +1,17 @@
 //! A source, a store of offsets and a destination that do as they are told.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod destination;
+
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use settle_core::batch::Batch;
-use settle_core::dead_letter::ErrorClass;
-use settle_core::holds::{Hold, HoldNote};
 use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::record::Record;
-use settle_core::sink::{
-    BoxFuture, Durable, FailureKind, Guarantee, Outcome, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
-};
+use settle_core::sink::BoxFuture;
 use settle_engine::config::Target;
 use settle_engine::config::dlq::DlqLimit;
-use settle_engine::dead_letter::{DeadLetters, Letter, Written};
 use settle_engine::run::progress::Watch;
 use settle_engine::run::{Destination, Ended, Options, progress, run};
 use settle_engine::shutdown::{self, Stopper};
@@ -25,6 +21,8 @@ use settle_engine::source::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+
+pub use destination::{QueueHandle, SinkHandle};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -54,9 +52,25 @@ impl Told {
         Self::start_all(options, target, None, SinkHandle::default())
     }
 
+    /// As a member of a group that says whose the partitions are.
+    pub fn start_in_group(options: Options, limit: Option<DlqLimit>, sink: SinkHandle) -> Self {
+        let group = GroupOffsets { move_command: Some("move --group g".to_owned()) };
+        Self::start_as(group, options, Target::default(), limit, sink)
+    }
+
     fn start_all(options: Options, target: Target, limit: Option<DlqLimit>, sink: SinkHandle) -> Self {
+        Self::start_as(GroupOffsets::default(), options, target, limit, sink)
+    }
+
+    fn start_as(
+        group: GroupOffsets,
+        options: Options,
+        target: Target,
+        limit: Option<DlqLimit>,
+        sink: SinkHandle,
+    ) -> Self {
         let (events, receiver) = mpsc::channel(4);
-        let queue = QueueHandle { journal: sink.0.journal.clone(), ..QueueHandle::default() };
+        let queue = QueueHandle::beside(sink.its_journal());
         let destination = Destination::from(Box::new(sink.clone()));
         let destination = match limit {
             Some(limit) => destination.with_dead_letters(Box::new(queue.clone()), limit),
@@ -65,7 +79,7 @@ impl Told {
         let offsets = OffsetsHandle::default();
         let (stopper, shutdown) = shutdown::channel();
         let (show, watch) = progress::channel();
-        let source = Source { events: receiver, offsets: Box::new(offsets.clone()), group: GroupOffsets::default() };
+        let source = Source { events: receiver, offsets: Box::new(offsets.clone()), group };
         let task = tokio::spawn(run(source, destination, target, options, show, shutdown));
         Self { events, sink, queue, offsets, stopper, watch, task: Some(task) }
     }
@@ -85,6 +99,12 @@ impl Told {
     pub async fn until_read(&mut self, count: u64) {
         let read = self.watch.progress.wait_for(|progress| progress.tally.read >= count);
         tokio::time::timeout(LIMIT, read).await.expect("read in time").unwrap();
+    }
+
+    /// Waits until so many rows are shown as swept.
+    pub async fn until_swept(&mut self, count: u64) {
+        let swept = self.watch.progress.wait_for(|progress| progress.swept >= count);
+        tokio::time::timeout(LIMIT, swept).await.expect("swept in time").unwrap();
     }
 
     /// Waits until the run says why nothing moves.
@@ -163,223 +183,6 @@ pub fn read_row(number: i32, offset: Offset, mark: &str) -> Record {
         .replace(&format!(r#""lsn":{lsn}"#), &format!(r#""snapshot":"{mark}","lsn":5000"#));
     record.payload = Some(payload.into());
     record
-}
-
-/// A destination that holds, fails or acknowledges.
-#[derive(Clone, Default)]
-pub struct SinkHandle(Arc<SinkState>);
-
-struct SinkState {
-    held: watch::Sender<bool>,
-    failures: Mutex<VecDeque<Option<FailureKind>>>,
-    attempts: Mutex<Vec<String>>,
-    places: Mutex<Places>,
-    /// Offsets whose rows are refused, and whether the refusal names the record.
-    poison: Mutex<(BTreeSet<Offset>, bool)>,
-    notes: Mutex<Vec<HoldNote>>,
-    journal: Journal,
-    applying: watch::Sender<usize>,
-    /// What it was told, in order.
-    told: watch::Sender<Vec<String>>,
-}
-
-impl Default for SinkState {
-    fn default() -> Self {
-        Self {
-            held: watch::Sender::new(false),
-            failures: Mutex::default(),
-            attempts: Mutex::default(),
-            places: Mutex::default(),
-            poison: Mutex::default(),
-            notes: Mutex::default(),
-            journal: Journal::default(),
-            applying: watch::Sender::new(0),
-            told: watch::Sender::new(Vec::new()),
-        }
-    }
-}
-
-impl SinkHandle {
-    /// This waits until it is passed.
-    pub fn has_pending(&self, pending: Pending) {
-        self.0.places.lock().unwrap().pending.push(pending);
-    }
-
-    /// What it was told besides its first batches, in order.
-    pub fn told(&self) -> Vec<String> {
-        self.0.told.borrow().clone()
-    }
-
-    pub async fn until_told(&self, what: &str) {
-        let mut told = self.0.told.subscribe();
-        let all = told.wait_for(|told| told.iter().any(|one| one == what));
-        tokio::time::timeout(LIMIT, all).await.unwrap_or_else(|_| panic!("not told: {what}")).unwrap();
-    }
-
-    fn tell(&self, what: String) {
-        self.0.told.send_modify(|told| told.push(what));
-    }
-
-    pub fn hold(&self) {
-        self.0.held.send_replace(true);
-    }
-
-    pub fn release(&self) {
-        self.0.held.send_replace(false);
-    }
-
-    pub fn fail(&self, kinds: &[FailureKind]) {
-        self.0.failures.lock().unwrap().extend(kinds.iter().copied().map(Some));
-    }
-
-    /// The next attempts succeed, before what it is told next.
-    pub fn succeed(&self, times: usize) {
-        self.0.failures.lock().unwrap().extend(std::iter::repeat_n(None, times));
-    }
-
-    /// It holds records of the partition up to this offset.
-    pub fn holds(&self, assignment: &Assignment, next: Offset) {
-        let place = PlacedPartition { topic_id: assignment.topic_id.unwrap(), partition: assignment.partition.clone() };
-        self.0.places.lock().unwrap().applied.push((place, next));
-    }
-
-    /// Rows of these records are refused.
-    pub fn refuse(&self, offsets: &[Offset], names_records: bool) {
-        *self.0.poison.lock().unwrap() = (offsets.iter().copied().collect(), names_records);
-    }
-
-    /// It has recorded this hold.
-    pub fn has_recorded(&self, hold: Hold) {
-        self.0.places.lock().unwrap().holds.push(hold);
-    }
-
-    /// What it was told of holds with what it acknowledged.
-    pub fn notes(&self) -> Vec<HoldNote> {
-        self.0.notes.lock().unwrap().clone()
-    }
-
-    /// What became durable in which order: rows by offset with the spans they were proven with,
-    /// and dead letters.
-    pub fn journal(&self) -> Vec<String> {
-        self.0.journal.0.lock().unwrap().clone()
-    }
-
-    /// Every attempt, as the rows of its batch.
-    pub fn attempts(&self) -> Vec<String> {
-        self.0.attempts.lock().unwrap().clone()
-    }
-
-    pub async fn until_applying(&self, count: usize) {
-        let mut applying = self.0.applying.subscribe();
-        tokio::time::timeout(LIMIT, applying.wait_for(|n| *n >= count)).await.expect("applying in time").unwrap();
-    }
-}
-
-impl Sink for SinkHandle {
-    fn guarantee(&self) -> Guarantee {
-        Guarantee::Atomic
-    }
-
-    fn open<'a>(&'a mut self, _parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<Places, SinkError>> {
-        Box::pin(async { Ok(self.0.places.lock().unwrap().clone()) })
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "a destination that acknowledges")]
-    fn apply<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Durable, SinkError>> {
-        Box::pin(async move {
-            self.0.applying.send_modify(|n| *n += 1);
-            let rows: Vec<String> =
-                batch.tables().flat_map(|t| t.rows()).map(|row| format!("{}@{}", row.key(), row.version())).collect();
-            self.tell(format!("apply {}", rows.len()));
-            self.0.attempts.lock().unwrap().push(rows.join(" "));
-            let mut held = self.0.held.subscribe();
-            held.wait_for(|held| !held).await.unwrap();
-            if let Some(Some(kind)) = self.0.failures.lock().unwrap().pop_front() {
-                return Err(SinkError::new(kind, "write", "told to fail"));
-            }
-            let rows = || batch.tables().flat_map(|table| table.rows()).map(|row| row.change());
-            let (poison, names_records) = self.0.poison.lock().unwrap().clone();
-            if let Some(change) = rows().find(|change| poison.contains(&change.record.offset)) {
-                let error = SinkError::new(FailureKind::Row, "write", "told to refuse it");
-                return Err(if names_records { error.at(change.place()) } else { error });
-            }
-            let offsets: Vec<String> = rows().map(|change| change.record.offset.to_string()).collect();
-            let spans: Vec<String> = batch.spans().iter().map(|span| format!("{}..{}", span.start, span.end)).collect();
-            self.0.journal.add(format!("rows [{}] spans [{}]", offsets.join(" "), spans.join(" ")));
-            self.0.notes.lock().unwrap().extend(batch.holds().iter().cloned());
-            Ok(Durable::mint(batch, Outcome { applied: batch.row_count() as u64, stale: 0 }))
-        })
-    }
-
-    fn plan<'a>(&'a mut self, _: TopicId, sweep: &'a Sweep, seen: Seen) -> BoxFuture<'a, Result<(), SinkError>> {
-        self.tell(format!("plan {} {seen:?}", sweep.table));
-        Box::pin(async { Ok(()) })
-    }
-
-    fn finish<'a>(&'a mut self, pending: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>> {
-        let what = match pending {
-            Pending::Truncate { .. } => "truncate".to_owned(),
-            Pending::Sweep(_, sweep) => format!("sweep {}", sweep.table),
-        };
-        self.tell(format!("finish {what}"));
-        Box::pin(async { Ok(7) })
-    }
-
-    fn stored<'a>(&'a mut self, _parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>> {
-        Box::pin(async { Ok(()) })
-    }
-}
-
-/// What became durable, in order.
-#[derive(Clone, Default)]
-pub struct Journal(Arc<Mutex<Vec<String>>>);
-
-impl Journal {
-    fn add(&self, line: String) {
-        self.0.lock().unwrap().push(line);
-    }
-}
-
-/// A place for dead letters that does as it is told.
-#[derive(Clone, Default)]
-pub struct QueueHandle {
-    journal: Journal,
-    failures: Arc<Mutex<VecDeque<FailureKind>>>,
-    letters: Arc<Mutex<Vec<Letter>>>,
-}
-
-impl QueueHandle {
-    pub fn fail(&self, kinds: &[FailureKind]) {
-        self.failures.lock().unwrap().extend(kinds);
-    }
-
-    /// It is there again.
-    pub fn mend(&self) {
-        self.failures.lock().unwrap().clear();
-    }
-
-    /// Offset and class of every letter, in the order in which they came.
-    pub fn letters(&self) -> Vec<(Offset, ErrorClass)> {
-        self.letters.lock().unwrap().iter().map(|letter| (letter.dead.record.offset, letter.dead.class)).collect()
-    }
-
-    pub fn last(&self) -> Letter {
-        self.letters.lock().unwrap().last().expect("a letter").clone()
-    }
-}
-
-impl DeadLetters for QueueHandle {
-    fn write<'a>(&'a mut self, letters: &'a [Letter]) -> BoxFuture<'a, Result<Written, SinkError>> {
-        Box::pin(async move {
-            if let Some(kind) = self.failures.lock().unwrap().pop_front() {
-                return Err(SinkError::new(kind, "write dead letters", "told to fail"));
-            }
-            let offsets: Vec<String> = letters.iter().map(|letter| letter.dead.record.offset.to_string()).collect();
-            self.journal.add(format!("letters [{}]", offsets.join(" ")));
-            self.letters.lock().unwrap().extend(letters.iter().cloned());
-            Ok(Written { truncated: letters.iter().filter(|letter| letter.dead.record.size() > 10_000).count() as u64 })
-        })
-    }
 }
 
 /// Offsets as they were committed, in order.

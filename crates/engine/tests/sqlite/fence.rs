@@ -41,7 +41,7 @@ fn a_process_that_wakes_after_another_took_its_partitions_writes_nothing() {
         for records in [&log.records[2..3], &log.records[3..], &log.records[..], &late.records[..]] {
             let error = apply(&mut asleep, &batch(records)).unwrap_err();
             assert_eq!((error.kind, error.effect), (FailureKind::Fenced, Effect::None));
-            assert_eq!(error.fenced, records_partitions(records));
+            assert_eq!(*error.fenced, records_partitions(records));
             assert_eq!(everything(&database, tables), before);
         }
         let error = apply(&mut asleep, &batch(&log.records[2..3])).unwrap_err();
@@ -68,7 +68,7 @@ fn only_the_partitions_that_were_taken_are_named_and_the_others_go_on() {
     let mut first = database.sink(target(), &log.records);
     let mut second = database.sink(target(), &log.records[1..2]);
     let error = apply(&mut first, &batch(&log.records)).unwrap_err();
-    assert_eq!(error.fenced, [log.records[1].partition.clone()]);
+    assert_eq!(*error.fenced, [log.records[1].partition.clone()]);
     assert_eq!(apply(&mut first, &batch(&log.records[..1])).unwrap(), Outcome { applied: 1, stale: 0 });
     assert_eq!(apply(&mut second, &batch(&log.records[1..2])).unwrap(), Outcome { applied: 1, stale: 0 });
     // It comes back to the first, which opens it anew.

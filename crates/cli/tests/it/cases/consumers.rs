@@ -9,6 +9,7 @@ use super::stand::{Sink, Stand, same_rows};
 use super::verdict::{Outcome, Verdict, first_words};
 use super::walk::refused;
 use crate::child::{Running, until};
+use crate::ends::{self, SHORT_SESSION};
 
 /// A topic of the broker with a stand that reads it.
 struct Stream {
@@ -26,13 +27,7 @@ impl Stream {
 
     fn configure(&mut self, batch: &str, more: &str) {
         self.stand.settings.batch = batch.to_owned();
-        let source = format!(
-            "kind = \"kafka\"\nbrokers = \"{}\"\ngroup = \"{}\"\ntopics = [\"{}\"]\n{more}\
-             [source.properties]\n\"session.timeout.ms\" = 6000\n",
-            settle_testkit::services::kafka(),
-            self.group(),
-            self.topic,
-        );
+        let source = ends::kafka(&self.group(), &[&self.topic]) + more + SHORT_SESSION;
         self.stand.configure_from(&source, "settle.toml");
     }
 

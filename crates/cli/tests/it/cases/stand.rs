@@ -9,6 +9,7 @@ use settle_testkit::clickhouse::Client;
 use tokio::runtime::Runtime;
 
 use super::case::{Case, Entry};
+use crate::ends::{self, CAPTURE};
 use crate::stage::{Report, Stage, report};
 
 /// A destination of this part.
@@ -147,27 +148,17 @@ impl Stand {
 
     /// Writes the configuration that reads the capture.
     pub fn configure(&self) {
-        let source = "kind = \"file\"\npath = \"capture.jsonl\"\ngroup = \"g\"\n";
-        self.configure_from(source, "settle.toml");
+        self.configure_from(CAPTURE, "settle.toml");
     }
 
     /// Writes a configuration that reads from `source`.
     pub fn configure_from(&self, source: &str, file: &str) {
-        let sink = match &self.database {
-            None => "kind = \"sqlite\"\npath = \"shop.db\"\n".to_owned(),
-            Some(database) => {
-                self.stage.write("password", &database.address().password);
-                format!(
-                    "kind = \"clickhouse\"\nurl = \"{}\"\ndatabase = \"{}\"\nuser = \"{}\"\npassword = \"file:{}\"\n",
-                    self.url.as_ref().unwrap_or(&database.address().url),
-                    database.database(),
-                    database.address().user,
-                    self.stage.path("password").display(),
-                )
-            }
+        let sink = match (&self.database, &self.url) {
+            (Some(database), Some(url)) => ends::clickhouse_at(url, &self.stage, database),
+            (database, _) => ends::sink(&self.stage, database.as_ref()),
         };
         let Settings { source: more, sink: sink_more, batch, dlq, tables, columns } = &self.settings;
-        let mut text = format!("[source]\n{source}{more}\n[sink]\n{sink}{sink_more}\n[batch]\n{batch}\n");
+        let mut text = format!("{source}{more}\n{sink}{sink_more}\n[batch]\n{batch}\n");
         if *dlq {
             text.push_str("[dlq]\npath = \"dead.jsonl\"\n");
         }

@@ -10,6 +10,7 @@ use settle_testkit::kafka;
 
 use super::source::{MARKS, Source};
 use crate::child::{Running, until};
+use crate::ends::{self, SHORT_SESSION, SQLITE};
 use crate::stage::{Report, Stage};
 
 /// What both destinations take: all tables of the shop that have a key.
@@ -17,16 +18,10 @@ pub const TABLES: [Table; 5] = [Table::Customers, Table::Orders, Table::OrderIte
 
 /// A pipeline as a file says it, but for its destination.
 pub(super) fn configuration(source: &Source, group: &str, instance: &str) -> String {
-    let topics: Vec<String> = TABLES.iter().map(|table| format!("\"{}\"", source.topic(*table))).collect();
-    // Small batches, so that many of them are there to be killed in; a short session, so that the place of
-    // a killed instance is soon taken.
-    format!(
-        "[source]\nkind = \"kafka\"\nbrokers = \"{}\"\ngroup = \"{group}\"\ntopics = [{}]\ninstance = \"{instance}\"\n\
-         [source.properties]\n\"session.timeout.ms\" = 6000\n\
-         [batch]\nmax_rows = 50\nmax_age_ms = 100\n",
-        settle_testkit::services::kafka(),
-        topics.join(", "),
-    )
+    let topics = TABLES.map(|table| source.topic(table));
+    let source = ends::kafka(group, &topics.each_ref().map(|topic| topic.as_str()));
+    // Small batches, so that many of them are there to be killed in.
+    format!("{source}instance = \"{instance}\"\n{SHORT_SESSION}[batch]\nmax_rows = 50\nmax_age_ms = 100\n")
 }
 
 /// One `settle run` after the other from one folder.
@@ -40,7 +35,7 @@ pub struct Instance {
 
 impl Instance {
     pub(super) fn new(name: String, stage: Stage, configuration: &str) -> Self {
-        stage.write("settle.toml", configuration);
+        stage.configure(configuration);
         Self { name, stage, run: None, reports: Vec::new(), kills: 0 }
     }
 
@@ -119,7 +114,7 @@ pub struct IntoSqlite {
 impl IntoSqlite {
     pub fn new(source: &Source) -> Self {
         let group = format!("{}-sqlite", source.prefix());
-        let file = configuration(source, &group, "one") + "[sink]\nkind = \"sqlite\"\npath = \"shop.db\"\n";
+        let file = configuration(source, &group, "one") + SQLITE;
         Self { instance: Instance::new("the instance into SQLite".to_owned(), Stage::new(), &file) }
     }
 
@@ -195,16 +190,8 @@ impl IntoClickHouse {
         let database = Client::with_fresh_database("chain").await;
         let group = format!("{}-clickhouse", source.prefix());
         let of = |instance: &str| {
-            let (stage, at) = (Stage::new(), database.address());
-            let password = stage.write("password", &at.password);
-            let sink = format!(
-                "[sink]\nkind = \"clickhouse\"\nurl = \"{}\"\ndatabase = \"{}\"\nuser = \"{}\"\n\
-                 password = \"file:{}\"\n",
-                at.url,
-                database.database(),
-                at.user,
-                password.display(),
-            );
+            let stage = Stage::new();
+            let sink = ends::sink(&stage, Some(&database));
             Instance::new(
                 format!("instance {instance} into ClickHouse"),
                 stage,
