@@ -17,6 +17,7 @@ use crate::log::{Ends, LogPartition, Member};
 use crate::pipeline::{CHUNKS_AHEAD, Reads, Writes, reads, writes};
 use crate::run::RunError;
 use crate::sinks::clickhouse::{self, ClickHouse, ClickHouseContents};
+use crate::sinks::mysql::{self, MySql, MySqlContents};
 use crate::sinks::sqlite::{self, Sqlite, SqliteContents};
 use crate::source::{GroupOffsets, Source, SourceError, SourceFailure};
 
@@ -97,6 +98,7 @@ pub fn contents(config: &Config) -> Result<Box<dyn Contents>, SinkError> {
     Ok(match writes(config) {
         Writes::ClickHouse(clickhouse) => Box::new(ClickHouseContents::new(clickhouse, target)?),
         Writes::Sqlite(sqlite) => Box::new(SqliteContents::new(sqlite, target)),
+        Writes::MySql(mysql) => Box::new(MySqlContents::new(mysql, target)),
     })
 }
 
@@ -106,6 +108,7 @@ pub async fn epochs(config: &Config) -> Result<Vec<RecordedEpoch>, SinkError> {
     match writes(config) {
         Writes::ClickHouse(clickhouse) => ClickHouse::new(clickhouse, target)?.epochs().await,
         Writes::Sqlite(sqlite) => Sqlite::new(sqlite, target)?.epochs(),
+        Writes::MySql(mysql) => MySql::new(mysql, target).epochs().await,
     }
 }
 
@@ -124,6 +127,11 @@ pub async fn record_epochs(config: &Config, epochs: &[RecordedEpoch]) -> Result<
             let mut sink = Sqlite::new(sqlite, target)?;
             sink.epochs()?;
             sink.record_epochs(epochs)
+        }
+        Writes::MySql(mysql) => {
+            let mut sink = MySql::new(mysql, target);
+            sink.epochs().await?;
+            sink.record_epochs(epochs).await
         }
     }
 }
@@ -167,6 +175,7 @@ pub async fn forget_places(config: &Config, group: &str) -> Result<(), SinkError
     match writes(config) {
         Writes::ClickHouse(_) => Ok(()),
         Writes::Sqlite(sqlite) => sqlite::scratch::forget_group(&sqlite, group),
+        Writes::MySql(mysql) => mysql::scratch::forget_group(&mysql, group).await,
     }
 }
 
@@ -202,6 +211,16 @@ impl Scratch {
                     return Err(error);
                 }
             }
+            (Writes::MySql(mysql), SinkConfig::MySql { address, .. }) => {
+                let database = mysql::scratch::name(mysql.address.database(), name);
+                *address = address.with_database(&database);
+                if let Err(error) = mysql::scratch::make(&mysql, &database).await {
+                    if let Err(also) = mysql::scratch::remove(&mysql, &database).await {
+                        tracing::warn!(error = %also, database, "a scratch database could not be removed");
+                    }
+                    return Err(error);
+                }
+            }
             _ => {}
         }
         Ok(Self { config, live: live.clone() })
@@ -212,6 +231,9 @@ impl Scratch {
         match (writes(&self.live), &self.config.sink) {
             (Writes::ClickHouse(live), SinkConfig::ClickHouse { database, .. }) => {
                 clickhouse::scratch::remove(live, database).await
+            }
+            (Writes::MySql(live), SinkConfig::MySql { address, .. }) => {
+                mysql::scratch::remove(&live, address.database()).await
             }
             // The file goes with its folder.
             _ => Ok(()),

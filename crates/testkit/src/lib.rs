@@ -23,3 +23,5 @@ pub mod proxy;
 pub mod services;
 #[cfg(feature = "clients")]
 pub mod suite;
+#[cfg(feature = "clients")]
+pub mod wire;

@@ -14,6 +14,7 @@ use crate::pipeline::{Reads, Writes, key, reads, sink, writes};
 use crate::run::{RunError, refuse_gap};
 use crate::sampling::{self, Outset, Sample};
 use crate::sinks::clickhouse::{CheckedTable, ClickHouse};
+use crate::sinks::mysql;
 use crate::sinks::sqlite;
 use crate::source::{Assignment, GroupOffsets, SourceError};
 
@@ -124,6 +125,7 @@ async fn known(config: &Config, parts: &[PlacedPartition]) -> Option<Places> {
             Err(error) => Err(error),
         },
         Writes::Sqlite(sqlite) => sqlite::places(&sqlite, parts),
+        Writes::MySql(config) => mysql::places(&config, parts).await,
     };
     known.ok()
 }
@@ -148,5 +150,6 @@ async fn of_destination(config: &Config, sample: &Sample, parts: &[PlacedPartiti
             }
         }
         Writes::Sqlite(sqlite) => sqlite::check(&sqlite, &config.target, sample, parts),
+        Writes::MySql(mysql) => mysql::check(&mysql, &config.target, sample).await,
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::source::{named, scalar};
+use super::source::{choice, scalar};
 use super::{Secret, raw};
+use crate::sinks::mysql::{Address, KeyFolding, MySqlConfig, Unique};
 
 /// Which destination.
 #[derive(Clone, Debug)]
@@ -33,6 +34,19 @@ pub enum SinkConfig {
         /// How long to wait for another writer, milliseconds.
         busy_timeout_ms: u64,
     },
+    /// `kind = "mysql"`: MySQL and MariaDB.
+    MySql {
+        /// Server, database and user: `url` and `password`.
+        address: Address,
+        /// Unique indexes beside the key's: `unique = "refuse"` or `"allow"`.
+        unique: Unique,
+        /// Keys whose collation takes texts for equal that are not: `key_folding = "refuse"` or `"allow"`.
+        key_folding: KeyFolding,
+        /// How long one statement may take, milliseconds.
+        request_timeout_ms: u64,
+        /// How long to wait for a lock of another session, milliseconds.
+        lock_timeout_ms: u64,
+    },
 }
 
 impl SinkConfig {
@@ -41,6 +55,7 @@ impl SinkConfig {
         match self {
             Self::ClickHouse { .. } => "clickhouse",
             Self::Sqlite { .. } => "sqlite",
+            Self::MySql { .. } => "mysql",
         }
     }
 
@@ -49,32 +64,42 @@ impl SinkConfig {
         match self {
             Self::ClickHouse { url, database, .. } => format!("{url} database {database}"),
             Self::Sqlite { path, .. } => path.display().to_string(),
+            Self::MySql { address, .. } => address.to_string(),
         }
     }
 }
 
 pub(crate) fn check(raw: &raw::Sink, base: &Path) -> Result<SinkConfig, String> {
-    let clickhouse_only = [
-        ("url", raw.url.is_some()),
-        ("database", raw.database.is_some()),
-        ("user", raw.user.is_some()),
-        ("password", raw.password.is_some()),
-        ("cluster", raw.cluster.is_some()),
-        ("settings", raw.settings.is_some()),
-        ("request_timeout_ms", raw.request_timeout_ms.is_some()),
+    if !["clickhouse", "mysql", "sqlite"].contains(&raw.kind.as_str()) {
+        let known = "use \"clickhouse\", \"mysql\" (MariaDB too) or \"sqlite\"";
+        return Err(format!("[sink] kind = \"{}\" is not known; {known}", raw.kind));
+    }
+    // Each key with the kinds that it belongs to.
+    let keys = [
+        ("url", raw.url.is_some(), &["clickhouse", "mysql"][..]),
+        ("database", raw.database.is_some(), &["clickhouse"]),
+        ("user", raw.user.is_some(), &["clickhouse"]),
+        ("password", raw.password.is_some(), &["clickhouse", "mysql"]),
+        ("cluster", raw.cluster.is_some(), &["clickhouse"]),
+        ("settings", raw.settings.is_some(), &["clickhouse"]),
+        ("request_timeout_ms", raw.request_timeout_ms.is_some(), &["clickhouse", "mysql"]),
+        ("path", raw.path.is_some(), &["sqlite"]),
+        ("busy_timeout_ms", raw.busy_timeout_ms.is_some(), &["sqlite"]),
+        ("lock_timeout_ms", raw.lock_timeout_ms.is_some(), &["mysql"]),
+        ("unique", raw.unique.is_some(), &["mysql"]),
+        ("key_folding", raw.key_folding.is_some(), &["mysql"]),
     ];
-    let sqlite_only = [("path", raw.path.is_some()), ("busy_timeout_ms", raw.busy_timeout_ms.is_some())];
-    let foreign = match raw.kind.as_str() {
-        "clickhouse" => named(&sqlite_only),
-        "sqlite" => named(&clickhouse_only),
-        other => return Err(format!("[sink] kind = \"{other}\" is not known; use \"clickhouse\" or \"sqlite\"")),
-    };
-    if let Some(key) = foreign.first() {
+    let foreign = keys.iter().find(|(_, is_given, kinds)| *is_given && !kinds.contains(&raw.kind.as_str()));
+    if let Some((key, ..)) = foreign {
         return Err(format!("[sink] {key} does not belong to kind = \"{}\"; remove it", raw.kind));
     }
     if raw.kind == "sqlite" {
         let path = raw.path.as_ref().ok_or("[sink] path is missing: name the database file")?;
         return Ok(SinkConfig::Sqlite { path: base.join(path), busy_timeout_ms: raw.busy_timeout_ms.unwrap_or(5_000) });
+    }
+    let password = raw.password.as_deref().map(|p| Secret::read("[sink] password", p)).transpose()?;
+    if raw.kind == "mysql" {
+        return mysql(raw, password.as_ref(), base);
     }
     let url = raw.url.clone().ok_or("[sink] url is missing, as \"http://127.0.0.1:8123\"")?;
     if !url.starts_with("http://") && !url.starts_with("https://") {
@@ -92,9 +117,23 @@ pub(crate) fn check(raw: &raw::Sink, base: &Path) -> Result<SinkConfig, String> 
         url: url.trim_end_matches('/').to_owned(),
         database: raw.database.clone().ok_or("[sink] database is missing")?,
         user: raw.user.clone(),
-        password: raw.password.as_deref().map(|p| Secret::read("[sink] password", p)).transpose()?,
+        password,
         cluster: raw.cluster.clone(),
         settings,
         request_timeout_ms: raw.request_timeout_ms.unwrap_or(120_000),
+    })
+}
+
+fn mysql(raw: &raw::Sink, password: Option<&Secret>, base: &Path) -> Result<SinkConfig, String> {
+    let url = raw.url.as_deref().ok_or("[sink] url is missing, as \"mysql://user@host:3306/database\"")?;
+    let unique = [("refuse", Unique::Refuse), ("allow", Unique::Allow)];
+    let folding = [("refuse", KeyFolding::Refuse), ("allow", KeyFolding::Allow)];
+    let default = MySqlConfig::at(Address::read(url, password, base)?);
+    Ok(SinkConfig::MySql {
+        unique: choice("[sink] unique", raw.unique.as_deref(), &unique)?.unwrap_or_default(),
+        key_folding: choice("[sink] key_folding", raw.key_folding.as_deref(), &folding)?.unwrap_or_default(),
+        request_timeout_ms: raw.request_timeout_ms.unwrap_or(default.request_timeout_ms),
+        lock_timeout_ms: raw.lock_timeout_ms.unwrap_or(default.lock_timeout_ms),
+        address: default.address,
     })
 }

@@ -10,6 +10,7 @@
 )]
 
 mod clickhouse;
+mod mysql;
 mod rules;
 mod sqlite;
 
@@ -20,6 +21,7 @@ use settle_testkit::suite::{Member, run};
 fn main() -> ExitCode {
     run(&[
         Member { name: "clickhouse", behaviours: 0, stand: clickhouse::stand },
+        Member { name: "mariadb", behaviours: 74, stand: mysql::stand },
         Member { name: "sqlite", behaviours: 0, stand: sqlite::stand },
     ])
 }

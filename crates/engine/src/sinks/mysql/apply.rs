@@ -38,7 +38,7 @@ pub(super) struct State {
 /// A batch that may be written.
 pub(super) struct Ready<'b> {
     /// The rows of each table, laid out.
-    rows: Vec<(&'b Arc<TableName>, Vec<Laid<'b>>)>,
+    rows: Vec<(TableRows<'b>, Vec<Laid<'b>>)>,
     /// Truncates, with the target's name and its owner.
     truncates: Vec<(&'b Truncate, Plan)>,
     /// Tables that the transaction waits for.
@@ -65,7 +65,7 @@ pub(super) async fn ready<'b>(
         if let Some(prepared) = state.tables.get(rows.table) {
             ready.locks.entry(prepared.plan.table.clone()).or_insert(Lock::Shared);
         }
-        ready.rows.push((rows.table, laid));
+        ready.rows.push((rows, laid));
     }
     Ok(ready)
 }
@@ -132,14 +132,15 @@ pub(super) async fn write(
     let names: Vec<String> = state.tables.values().map(|prepared| prepared.plan.table.clone()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).filter(|name| ready.locks.contains_key(*name)).collect();
     let cuts = claims::truncates(connection, &names).await.map_err(SinkError::beside_the_rows)?;
-    for (table, rows) in &ready.rows {
-        let Some(prepared) = state.tables.get_mut(*table) else { return Err(lost()) };
+    for (rows, laid) in &ready.rows {
+        let Some(prepared) = state.tables.get_mut(rows.table) else { return Err(lost()) };
         if !prepared.is_unchanged(connection).await? {
             return Ok(Written::Changed);
         }
         let truncates = cuts.get(prepared.plan.table.as_str()).copied().unwrap_or_default();
         let conventions = &state.target.conventions;
-        Writer { connection: &mut *connection, prepared, conventions, truncates }.write(rows, &mut outcome).await?;
+        let mut writer = Writer { connection: &mut *connection, prepared, conventions, truncates };
+        writer.write(laid, rows.has_key_changes(), &mut outcome).await?;
     }
     Ok(Written::All(outcome))
 }

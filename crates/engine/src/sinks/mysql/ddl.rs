@@ -26,13 +26,19 @@ pub(super) enum Tell {
 }
 
 /// A column that is to be made.
-struct NewColumn {
-    name: String,
-    kind: NewType,
+#[derive(Clone, Debug)]
+pub(super) struct NewColumn {
+    pub(super) name: String,
+    pub(super) kind: NewType,
 }
 
-/// The SQL that makes the table of these rows.
-pub(super) fn new_table(plan: &Plan, rows: TableRows<'_>, tell: Tell, server: &Server) -> Outcome<String> {
+/// The SQL that makes the table of these rows, and its columns beside Settle's.
+pub(super) fn new_table(
+    plan: &Plan,
+    rows: TableRows<'_>,
+    tell: Tell,
+    server: &Server,
+) -> Outcome<(String, Vec<NewColumn>)> {
     let operation = format!("create table \"{}\"", plan.table);
     let Some(key) = rows.rows().next().map(|row| row.key()) else {
         return Err(contract(operation, "no row to tell its columns from"));
@@ -60,7 +66,29 @@ pub(super) fn new_table(plan: &Plan, rows: TableRows<'_>, tell: Tell, server: &S
         }
         None => "utf8mb4_bin",
     };
-    Ok(create(plan, &keys, &columns, collation))
+    let sql = create(plan, &keys, &columns, collation);
+    Ok((sql, columns))
+}
+
+/// The table of tombstones of a table that is to be made.
+pub(super) fn tombstones_of_new(plan: &Plan, rows: TableRows<'_>, columns: &[NewColumn], server: &Server) -> String {
+    let keys: Vec<&str> = rows.rows().next().map(|row| key_names(plan, row.key())).unwrap_or_default();
+    let room = room(&keys, columns);
+    let typed = keys.iter().filter_map(|key| columns.iter().find(|column| SQL.same(key, &column.name)));
+    let mut lines: Vec<String> =
+        typed.map(|column| format!("  {} {} NOT NULL", SQL.quoted(&column.name), column.kind.key_sql(room))).collect();
+    lines.extend([plan.version_hi(), plan.version_lo()].map(|half| format!("  {} BIGINT NOT NULL", SQL.quoted(&half))));
+    lines.push(format!("  PRIMARY KEY ({})", SQL.list(keys.iter().copied())));
+    let collation = server.exact_collation.as_deref().unwrap_or("utf8mb4_bin");
+    let name = SQL.quoted(&SQL.tombstones(&plan.table));
+    format!("CREATE TABLE {name} (\n{}\n) {}", lines.join(",\n"), options(collation))
+}
+
+/// What the columns of a key have room for.
+fn room(keys: &[&str], columns: &[NewColumn]) -> KeyRoom {
+    let is_key = |column: &&NewColumn| keys.iter().any(|key| SQL.same(key, &column.name));
+    let open = columns.iter().filter(is_key).filter(|column| column.kind.is_open()).count();
+    KeyRoom::of(open, keys.len().saturating_sub(open))
 }
 
 fn key_names<'a>(plan: &'a Plan, key: &'a Key) -> Vec<&'a str> {
@@ -116,8 +144,7 @@ fn columns(plan: &Plan, rows: TableRows<'_>, key: &Key, tell: Tell, operation: &
 
 fn create(plan: &Plan, keys: &[&str], columns: &[NewColumn], collation: &str) -> String {
     let is_key = |column: &NewColumn| keys.iter().any(|key| SQL.same(key, &column.name));
-    let open = columns.iter().filter(|column| is_key(column) && column.kind.is_open()).count();
-    let room = KeyRoom::of(open, keys.len().saturating_sub(open));
+    let room = room(keys, columns);
     let mut lines: Vec<String> = columns
         .iter()
         .map(|column| match is_key(column) {

@@ -136,7 +136,7 @@ fn refuse_errors(operation: &str, findings: &[Finding]) -> Outcome<()> {
 }
 
 async fn make(connection: &mut Connection, target: &Target, plan: &Plan, rows: TableRows<'_>) -> Outcome<Finding> {
-    let sql = ddl::new_table(plan, rows, Tell::Schema, &connection.server)?;
+    let (sql, _) = ddl::new_table(plan, rows, Tell::Schema, &connection.server)?;
     if !target.create {
         return Err(contract(
             format!("prepare table \"{}\"", plan.table),
@@ -287,15 +287,14 @@ impl Prepared {
         Ok(Ok(shape))
     }
 
-    /// Adds the column at this place, which the table lacks, leaves it out, or refuses it, as `evolution`
-    /// says.
-    pub(super) async fn grow(
+    /// What becomes of the column at this place, which the table lacks: the statement that adds it, with
+    /// its name; none where it is left out, as `evolution` says.
+    pub(super) fn growth(
         &mut self,
-        connection: &mut Connection,
         carried: &Carried<'_>,
         at: usize,
         row: Row<'_>,
-    ) -> Outcome<()> {
+    ) -> Outcome<Option<(String, String)>> {
         let Carried { name, json } = carried;
         let schema = row.change().schema.as_ref();
         let source_type = schema.and_then(|schema| schema.field(name, at)).map(|field| &field.source_type);
@@ -316,7 +315,7 @@ impl Prepared {
                     "a new column is left out: [sink] evolution = \"ignore\""
                 );
                 self.ignored.insert(column);
-                return Ok(());
+                return Ok(None);
             }
             (Evolution::Refuse, _) => {
                 let context = format!("{}; run {sql}, or set [sink] evolution", carries());
@@ -336,6 +335,18 @@ impl Prepared {
             let context = format!("{}: {why}; give it another name: [tables.\"…\"] rename", carries());
             return Err(contract(self.operation(), context));
         }
+        Ok(Some((column, sql)))
+    }
+
+    /// Adds the column at this place, which the table lacks, or leaves it out.
+    pub(super) async fn grow(
+        &mut self,
+        connection: &mut Connection,
+        carried: &Carried<'_>,
+        at: usize,
+        row: Row<'_>,
+    ) -> Outcome<()> {
+        let Some((column, sql)) = self.growth(carried, at, row)? else { return Ok(()) };
         connection.execute_text(&format!("add column \"{column}\" to \"{}\"", self.table.name), &sql).await?;
         tracing::info!(table = self.table.name, sql, "added a column");
         if let Some(described) = describe(connection, &self.table.name).await? {

@@ -82,13 +82,14 @@ pub(super) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    pub(super) async fn write(&mut self, rows: &[Laid<'_>], outcome: &mut sink::Outcome) -> Outcome<()> {
+    pub(super) async fn write(
+        &mut self,
+        rows: &[Laid<'_>],
+        has_key_changes: bool,
+        outcome: &mut sink::Outcome,
+    ) -> Outcome<()> {
         // Looked up before anything is written: the delete of the old key is in the same batch.
-        let moved = if rows.iter().any(|laid| laid.row.change().old_key.is_some()) {
-            self.moved(rows).await?
-        } else {
-            Moved::default()
-        };
+        let moved = if has_key_changes { self.moved(rows).await? } else { Moved::default() };
         let mut items = Vec::with_capacity(rows.len());
         for laid in rows {
             if self.truncates.empties(laid.row.version()) {

@@ -25,7 +25,7 @@ pub(super) fn target(
     let shown = format!("table \"{}\"", table.name);
     if !table.is_table() {
         let fix = "name an ordinary table: [tables.\"…\"] name";
-        return vec![Finding::error(format!("{shown} is a {} to the server", table.form), fix)];
+        return vec![Finding::error(format!("{shown} is a {} to the server", table.form.to_lowercase()), fix)];
     }
     let mut findings = Vec::new();
     if !table.is_transactional {
