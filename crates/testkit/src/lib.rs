@@ -23,5 +23,3 @@ pub mod proxy;
 pub mod services;
 #[cfg(feature = "clients")]
 pub mod suite;
-#[cfg(feature = "clients")]
-pub mod wire;

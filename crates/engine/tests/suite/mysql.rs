@@ -10,10 +10,10 @@ use settle_core::sink::{BoxFuture, Guarantee, Sink};
 use settle_core::version::Version;
 use settle_engine::sinks::mysql::{Address, MySql, MySqlConfig};
 use settle_testkit::mariadb;
+use settle_testkit::proxy::WireProxy;
 use settle_testkit::suite::{
     Column, Contents, Destination, Fault, Form, Kind, Live, Need, PRECIOUS, RowKey, Rules, Shown, Stand, Table,
 };
-use settle_testkit::wire::Wire;
 use sha2::{Digest, Sha256};
 
 /// Settle's columns, as it makes them.
@@ -47,7 +47,7 @@ impl Stand for Server {
     fn fresh(&self) -> BoxFuture<'_, Box<dyn Destination>> {
         Box::pin(async {
             let inner = mariadb::Database::create("suite").await;
-            let wire = Wire::to(&format!("{}:{}", inner.host(), inner.port())).await;
+            let wire = WireProxy::before(&format!("{}:{}", inner.host(), inner.port())).await;
             Box::new(Database { inner, wire, lock: Mutex::default() }) as Box<dyn Destination>
         })
     }
@@ -55,7 +55,7 @@ impl Stand for Server {
 
 struct Database {
     inner: mariadb::Database,
-    wire: Wire,
+    wire: WireProxy,
     /// Somebody else who holds the lock rows.
     lock: Mutex<Option<Conn>>,
 }
@@ -205,7 +205,7 @@ impl Destination for Database {
 
     fn faulty_sink(&self, rules: &Rules) -> Box<dyn Sink> {
         let place = format!("{}:{}", self.inner.host(), self.inner.port());
-        self.sink_at(&self.inner.url().replace(&place, &format!("127.0.0.1:{}", self.wire.port())), rules)
+        self.sink_at(&self.inner.url().replace(&place, &format!("127.0.0.1:{}", self.wire.address().port())), rules)
     }
 
     fn contents<'a>(&'a self, table: &'a Table) -> BoxFuture<'a, Contents> {
@@ -233,7 +233,7 @@ impl Destination for Database {
     fn fail(&self, fault: Fault) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             match fault {
-                Fault::LoseReply => self.wire.lose_reply_to("COMMIT"),
+                Fault::LoseReply => self.wire.lose_reply("COMMIT", ""),
                 Fault::Refuse => {
                     let mut other = self.inner.connect().await;
                     other.query_drop("START TRANSACTION").await.unwrap();
@@ -246,7 +246,7 @@ impl Destination for Database {
 
     fn heal(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            self.wire.heal();
+            self.wire.pass();
             let other = self.lock.lock().unwrap().take();
             if let Some(other) = other {
                 other.disconnect().await.unwrap();
