@@ -14,6 +14,7 @@ use crate::pipeline::{Reads, Writes, key, reads, sink, writes};
 use crate::run::{RunError, refuse_gap};
 use crate::sampling::{self, Outset, Sample};
 use crate::sinks::clickhouse::{CheckedTable, ClickHouse};
+use crate::sinks::mysql;
 use crate::sinks::postgres;
 use crate::sinks::sqlite;
 use crate::source::{Assignment, GroupOffsets, SourceError};
@@ -125,6 +126,7 @@ async fn known(config: &Config, parts: &[PlacedPartition]) -> Option<Places> {
             Err(error) => Err(error),
         },
         Writes::Sqlite(sqlite) => sqlite::places(&sqlite, parts),
+        Writes::MySql(config) => mysql::places(&config, parts).await,
         Writes::Postgres(postgres) => postgres::places(&postgres, parts).await,
     };
     known.ok()
@@ -150,6 +152,7 @@ async fn of_destination(config: &Config, sample: &Sample, parts: &[PlacedPartiti
             }
         }
         Writes::Sqlite(sqlite) => sqlite::check(&sqlite, &config.target, sample, parts),
+        Writes::MySql(mysql) => mysql::check(&mysql, &config.target, sample).await,
         Writes::Postgres(postgres) => postgres::check(&postgres, &config.target, sample, parts).await,
     }
 }

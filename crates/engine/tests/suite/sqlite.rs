@@ -30,7 +30,7 @@ impl Stand for File {
 
     fn lacks(&self, need: Need) -> Option<&'static str> {
         match need {
-            Need::Atomic | Need::HardDeletes | Need::UniqueIndexes => None,
+            Need::Atomic | Need::HardDeletes | Need::UniqueIndexes | Need::AnyCharacter => None,
             Need::Versioned => Some("it fences, so that versions are not all that keeps a zombie out"),
             Need::Wire => Some("COMMIT returns in this process: there is no reply on its way that could be lost"),
             Need::NameLimit => Some("a name may be as long as a statement"),
