@@ -183,6 +183,12 @@ impl DeadLetters for DeadLetterLog {
             Ok(Written { truncated })
         })
     }
+
+    fn expect_letters(&mut self) {
+        if let Store::Topic(topic) = &mut self.store {
+            topic.expect_letters();
+        }
+    }
 }
 
 async fn blocking<T: Send + 'static>(
