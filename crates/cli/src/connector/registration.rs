@@ -127,7 +127,15 @@ pub async fn register(
     }
     let name = &configuration.name;
     let there = worker.settings(name).await?;
-    if !manner.shared {
+    let differences = there.as_ref().map(|there| settings.differences(there));
+    let outcome = match differences {
+        None => Outcome::Created,
+        Some(differences) if differences.is_empty() => Outcome::Unchanged,
+        Some(_) if manner.replace => Outcome::Replaced,
+        Some(differences) => return Err(RegisterError::Exists { name: name.clone(), differences }),
+    };
+    // One that is there as it is wanted takes nothing new.
+    if outcome != Outcome::Unchanged && !manner.shared {
         let mut taken = neighbours::conflicts(name, &settings, &worker.connectors().await?);
         if fitness.slot_is_read && taken.is_empty() {
             taken.extend(neighbours::slot_in_use(&settings, there.as_ref()));
@@ -136,13 +144,6 @@ pub async fn register(
             return Err(RegisterError::Taken(taken));
         }
     }
-    let differences = there.as_ref().map(|there| settings.differences(there));
-    let outcome = match differences {
-        None => Outcome::Created,
-        Some(differences) if differences.is_empty() => Outcome::Unchanged,
-        Some(_) if manner.replace => Outcome::Replaced,
-        Some(differences) => return Err(RegisterError::Exists { name: name.clone(), differences }),
-    };
     if outcome != Outcome::Unchanged {
         worker.validate(name, &settings).await?;
         worker.put(name, &settings).await?;
