@@ -11,6 +11,7 @@ use crate::change::TableName;
 use crate::epoch::Boundary;
 use crate::holds::Hold;
 use crate::position::{Offset, Partition, Place, Span, TopicId};
+use crate::truncate::Cuts;
 use crate::version::{Floor, Version};
 
 /// A boxed future: one per batch costs nothing.
@@ -92,6 +93,8 @@ pub struct Places {
     pub holds: Vec<Hold>,
     /// What waits until every partition of the opened topics has passed it.
     pub pending: Vec<Pending>,
+    /// Truncates by target table, as the destination spells it: only where it is looked at beside a run.
+    pub truncates: Vec<(String, Cuts)>,
 }
 
 impl Places {
@@ -116,6 +119,15 @@ impl Places {
     pub fn former_topic(&self, topic_id: TopicId, topic: &str) -> Option<TopicId> {
         let former = |place: &&PlacedPartition| place.topic_id != topic_id && *place.partition.topic == *topic;
         self.written.iter().find(former).map(|place| place.topic_id)
+    }
+
+    /// The truncates recorded of a target table, however it is spelled.
+    pub fn truncates_of(&self, table: &str) -> Cuts {
+        let mut cuts = Cuts::default();
+        for (_, known) in self.truncates.iter().filter(|(name, _)| name.eq_ignore_ascii_case(table)) {
+            cuts.join(*known);
+        }
+        cuts
     }
 
     /// How far the destination has the partition, if it says.

@@ -29,8 +29,7 @@ impl LogPartition {
     }
 
     /// Up to where the pipeline has settled the log: nothing below it can still be on its way to
-    /// the destination. A group that never committed settled nothing, or is not the one that filled
-    /// the destination: then it is the end.
+    /// the destination. A partition without an offset has nothing of it yet: then it is the end.
     pub fn settled(&self) -> Offset {
         self.committed.map_or(self.end, |committed| committed.clamp(self.start, self.end))
     }

@@ -69,7 +69,11 @@ impl Shop {
     }
 
     fn settle_at(&self, connect: &str, subcommand: &str, more: &[&str]) -> Output {
-        let mut args = vec!["connector", subcommand, "--connect", connect, "--name", &self.name];
+        self.settle_as(&self.name, connect, subcommand, more)
+    }
+
+    fn settle_as(&self, name: &str, connect: &str, subcommand: &str, more: &[&str]) -> Output {
+        let mut args = vec!["connector", subcommand, "--connect", connect, "--name", name];
         args.extend(more);
         let output = self.stage.settle(&args).env("SHOP_URL", &self.url).output().unwrap();
         for text in [&output.stdout, &output.stderr] {
@@ -280,6 +284,47 @@ async fn without_schemas_records_carry_none_and_a_run_settles_them_as_register_s
     let actual: Vec<Vec<Option<String>>> = select.query_map([], row).unwrap().collect::<Result<_, _>>().unwrap();
     assert_eq!(actual.len(), 20);
     assert_eq!(actual, expected);
+}
+
+#[tokio::test]
+async fn a_prefix_or_a_slot_that_another_connector_has_is_taken_only_when_asked() {
+    let shop = Shop::postgres().await;
+    let first = ["--url", "env:SHOP_URL", "--replication-factor", "1", "--tables", "orders"];
+    assert_said(&shop.settle("register", &first), 0, &["is registered, and runs"]);
+    let slot = shop.configuration().slot();
+    let other = unique("conn");
+    let register = |more: &[&str]| {
+        shop.settle_as(&other, services::connect(), "register", &[&first[..], &["--prefix", &shop.name], more].concat())
+    };
+    assert_said(
+        &register(&["--slot", &slot]),
+        5,
+        &[
+            &format!("topic prefix {0} is that of connector {0}", shop.name),
+            &format!("slot {slot} is that of connector {}", shop.name),
+            "another connector would be disturbed (--shared registers all the same)",
+        ],
+    );
+    assert_eq!(Client::shared().status(&other).await, None);
+    // Where its reader is on no worker that is asked, the database tells.
+    let wanted = Configuration { name: other.clone(), slot: Some(slot), ..shop.configuration() };
+    let look = async || connector::inspect(&wanted).await.unwrap();
+    crate::child::until("the slot is read", look, |fitness| fitness.slot_is_read).await;
+    assert_said(&register(&["--shared"]), 0, &["is registered, and runs"]);
+    // One that stays as it is takes nothing from anybody.
+    assert_said(&shop.settle("register", &first), 0, &["was registered already, with the same settings"]);
+    Client::shared().delete(&other).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_name_that_no_worker_takes_is_told() {
+    let stage = Stage::new();
+    for name in ["brk/odd na", "a%b", "..", "a\\b"] {
+        let args = ["connector", "status", "--connect", services::connect(), "--name", name];
+        let (code, text) = said(&stage.settle(&args).output().unwrap());
+        assert_eq!(code, 2, "{name}: {text}");
+        assert!(text.contains("a connector") && !text.contains("none of Connect's"), "{name}: {text}");
+    }
 }
 
 #[tokio::test]

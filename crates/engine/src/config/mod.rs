@@ -54,7 +54,7 @@ impl Config {
         let sink = sink::check(&raw.sink, base).map_err(fail)?;
         let target = target::check(&raw, &sink).map_err(fail)?;
         let batch = batch(&raw.batch).map_err(fail)?;
-        let dlq = raw.dlq.as_ref().map(|raw| dlq::check(raw, &source.origin, base)).transpose().map_err(fail)?;
+        let dlq = raw.dlq.as_ref().map(|raw| dlq::check(raw, &source.origin, &sink, base)).transpose().map_err(fail)?;
         Ok(Self { source, sink, batch, dlq, target })
     }
 }

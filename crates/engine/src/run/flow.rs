@@ -38,6 +38,7 @@ pub async fn run(
     let patience = Patience { deadline: options.deadline };
     let destination = destination.into();
     let mut line = Line::new(options.limits, options.lone_tombstones, options.max_messages, target);
+    line.ghosts.beside = options.beside;
     line.sets_aside = destination.dead_letters.is_some();
     // What is read beside the pipeline is nobody's progress.
     let keeps_places = destination.sink.guarantee() == Guarantee::Atomic && !options.beside;

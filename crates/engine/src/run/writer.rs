@@ -137,6 +137,9 @@ impl Writer {
         self.fences.opened(parts);
         self.topic_ids.extend(parts.iter().map(|part| (part.partition.clone(), part.topic_id)));
         self.holds.open(parts.iter().map(|part| &part.partition), places.holds.clone());
+        if let Some(burial) = self.burial.as_mut().filter(|_| !places.holds.is_empty()) {
+            burial.expect_letters();
+        }
         Ok(places)
     }
 

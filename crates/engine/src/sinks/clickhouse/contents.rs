@@ -15,6 +15,7 @@ use settle_core::version::Version;
 
 use super::column_type::{Base, ColumnType};
 use super::config::ClickHouseConfig;
+use super::holds::HoldFacts;
 use super::meta::{self, Meta};
 use super::names::{identifier, identifiers, literal};
 use super::naming::Naming;
@@ -187,7 +188,9 @@ impl ClickHouseContents {
         let floors = meta.read_floors(client, parts).await?;
         let epochs = placed(&standings::epochs(&meta, client).await?, parts);
         let written = standings::of_group(&meta, client, &self.group, parts).await?;
-        Ok(Places { floors, epochs, written, ..Places::default() })
+        let holds = HoldFacts::new(&self.server.database).open(client, parts).await?;
+        let truncates = truncates::read(&self.server, &meta).await?.into_cuts();
+        Ok(Places { floors, epochs, written, holds, truncates, ..Places::default() })
     }
 
     async fn read_facts(&self) -> Result<Vec<Fact>, SinkError> {

@@ -3,7 +3,7 @@
 use settle_core::sink::{PlacedPartition, Places};
 
 use super::session::{Outcome, Session};
-use super::{holds, meta, positions, standings, sweeps};
+use super::{claims, holds, meta, positions, standings, sweeps};
 use crate::epochs::placed;
 
 /// What is known of these partitions, and of the group in them.
@@ -15,6 +15,7 @@ pub(crate) async fn read(session: &mut impl Session, group: &str, parts: &[Place
         written: standings::of_group(session, group, parts).await?,
         holds: holds::read(session, parts).await?,
         pending: sweeps::pending(session, parts).await?,
+        truncates: Vec::new(),
     })
 }
 
@@ -25,6 +26,8 @@ pub(crate) async fn look(session: &mut impl Session, group: &str, parts: &[Place
         floors: meta::floors(session, parts).await?,
         epochs: placed(&standings::epochs(session).await?, parts),
         written: standings::of_group(session, group, parts).await?,
+        holds: holds::read(session, parts).await?,
+        truncates: claims::all_truncates(session).await?,
         ..Places::default()
     })
 }
