@@ -2,7 +2,7 @@
 
 use settle_core::batch::TableRows;
 use settle_core::record::Record;
-use settle_core::sink::{Guarantee, PlacedPartition, Places};
+use settle_core::sink::{PlacedPartition, Places};
 
 use super::log::{self, Place, places_of};
 use super::{Checked, dead_letters, records, rules, tables};
@@ -38,7 +38,8 @@ pub async fn check(config: &Config, limit: usize) -> Checked {
     let assignments: Vec<Assignment> = places.iter().map(|place| place.assignment.clone()).collect();
     let parts: Vec<PlacedPartition> = assignments.iter().filter_map(placed).collect();
     let known = known(config, &parts).await;
-    let keeps_places = known.is_some() && sink(config).is_ok_and(|sink| sink.guarantee() == Guarantee::Atomic);
+    // Of a destination that is away nothing is known, and nothing is missed.
+    let guarantee = known.is_some().then(|| sink(config).ok().map(|sink| sink.guarantee())).flatten();
     let known = known.unwrap_or_default();
     let outset = Outset {
         target: &config.target,
@@ -49,7 +50,7 @@ pub async fn check(config: &Config, limit: usize) -> Checked {
     let sample = sampling::read_into(records, &outset);
 
     let mut checked = Checked { source: of_source(&outlook, &sample, config), ..Checked::default() };
-    if let Err(RunError::Source(error)) = refuse_gap(&assignments, &known, &group, keeps_places) {
+    if let Err(RunError::Source(error)) = refuse_gap(&assignments, &known, &group, guarantee) {
         checked.source.push(Finding::of_source(&error));
     }
     checked.unread = matches!(outlook, Outlook::Unread);
@@ -123,7 +124,7 @@ async fn known(config: &Config, parts: &[PlacedPartition]) -> Option<Places> {
             Ok(mut sink) => sink.places(parts).await,
             Err(error) => Err(error),
         },
-        Writes::Sqlite(sqlite) => sqlite::places(&sqlite, parts),
+        Writes::Sqlite(sqlite) => sqlite::places(&sqlite, &config.target, parts),
     };
     known.ok()
 }
