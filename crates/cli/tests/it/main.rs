@@ -20,6 +20,7 @@ mod kills;
 mod live;
 mod log_ends;
 mod looks;
+mod losses;
 mod new_logs;
 mod prove;
 mod set_up;

@@ -139,7 +139,8 @@ fn passed_tables<'a>(
         let is_its = |assignment: &&Assignment| {
             assignment.topic_id == Some(part.topic_id) && assignment.partition == part.partition
         };
-        let Some(assignment) = assignments.iter().find(is_its).filter(|assignment| has_passed(assignment, *from)) else {
+        let Some(assignment) = assignments.iter().find(is_its).filter(|assignment| has_passed(assignment, *from))
+        else {
             continue;
         };
         if !tables.contains(&table.as_str()) {

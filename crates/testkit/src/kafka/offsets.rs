@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Headers, Message};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
@@ -100,6 +100,18 @@ pub async fn committed(group: &str, topic: &str) -> Vec<Option<Committed>> {
         (0..partitions(&consumer, &topic)).map(place).collect()
     })
     .await
+}
+
+/// Moves `group` in a partition as a tool does: nothing is kept beside the offset. Nobody may be in the group.
+pub async fn move_group(group: &str, topic: &str, partition: i32, offset: i64) {
+    let (group, topic) = (group.to_owned(), topic.to_owned());
+    blocking(move || {
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(&topic, partition, Offset::Offset(offset)).expect("an offset");
+        let consumer = consumer(&group, Isolation::ReadCommitted);
+        when_coordinated(|| consumer.commit(&list, CommitMode::Sync));
+    })
+    .await;
 }
 
 /// The groups that the broker knows whose names begin with `prefix`.

@@ -123,9 +123,7 @@ pub(crate) async fn remember(
 ) -> Result<(), SinkError> {
     let parts: Vec<PlacedPartition> = committed.iter().map(|(part, _)| part.clone()).collect();
     let known = of_group(meta, client, group, &parts).await?.committed;
-    let noted = |part: &PlacedPartition| {
-        known.iter().find(|(place, _)| place == part).map_or(0, |(_, offset)| *offset)
-    };
+    let noted = |part: &PlacedPartition| known.iter().find(|(place, _)| place == part).map_or(0, |(_, offset)| *offset);
     let facts: Vec<Fact> =
         committed.iter().map(|(part, offset)| fact(KIND_GROUP, group, part, (*offset).max(noted(part)))).collect();
     meta.put(client, "recording that the group has offsets", &facts).await

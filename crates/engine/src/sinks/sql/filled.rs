@@ -110,9 +110,10 @@ pub(crate) async fn refuse_lost_meta(session: &mut impl Session) -> Outcome<()> 
 async fn is_there(session: &mut impl Session, table: &str) -> Outcome<bool> {
     let dialect = session.dialect();
     let (sql, name) = match dialect {
-        Dialect::Sqlite => {
-            ("SELECT 1 FROM sqlite_schema WHERE type IN ('table', 'view') AND name = ?1 COLLATE NOCASE", table.to_owned())
-        }
+        Dialect::Sqlite => (
+            "SELECT 1 FROM sqlite_schema WHERE type IN ('table', 'view') AND name = ?1 COLLATE NOCASE",
+            table.to_owned(),
+        ),
         Dialect::Postgres => ("SELECT 1::BIGINT WHERE to_regclass($1::TEXT) IS NOT NULL", dialect.quoted(table)),
         Dialect::MySql => (
             "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?",
