@@ -132,7 +132,7 @@ pub struct Change {
 }
 
 impl Change {
-    fn record(&self, topic: &str) -> Record {
+    pub fn record(&self, topic: &str) -> Record {
         let Self { partition, id, v, lsn, time_ms } = self;
         let (key, commit) = (format!(r#"{{"id":{id}}}"#), lsn - 1);
         let value = format!(
