@@ -177,7 +177,7 @@ pub async fn forget_group(config: &Config, group: &str) -> Result<(), ForgetErro
 /// Removes what a group left in the destination.
 pub async fn forget_places(config: &Config, group: &str) -> Result<(), SinkError> {
     match writes(config) {
-        Writes::ClickHouse(_) => Ok(()),
+        Writes::ClickHouse(clickhouse) => ClickHouse::new(clickhouse, config.target.clone())?.forget_group(group).await,
         Writes::Sqlite(sqlite) => sqlite::scratch::forget_group(&sqlite, group),
         Writes::Postgres(postgres) => postgres::scratch::forget_group(&postgres, group).await,
         Writes::MySql(mysql) => mysql::scratch::forget_group(&mysql, group).await,

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use settle_core::batch::Batch;
-use settle_core::position::TopicId;
+use settle_core::position::{Offset, TopicId};
 use settle_core::sink::{
     BoxFuture, Durable, FailureKind, Guarantee, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
 };
@@ -143,7 +143,7 @@ impl Sink for Observed {
     }
 
     /// The groups of a proof are gone after it: nothing of them is to be remembered.
-    fn stored<'a>(&'a mut self, _: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>> {
+    fn stored<'a>(&'a mut self, _: &'a [(PlacedPartition, Offset)]) -> BoxFuture<'a, Result<(), SinkError>> {
         Box::pin(async { Ok(()) })
     }
 }

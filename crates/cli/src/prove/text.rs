@@ -142,7 +142,11 @@ pub(super) fn verdicts(verdicts: &[Verdict], told: Told) -> String {
     }
     let left_out: u64 = verdicts.iter().map(|verdict| verdict.compared.left_out).sum();
     if left_out > 0 {
-        let _ = writeln!(text, "left out: {} that the live pipeline changed since", counted(left_out, "key"));
+        let _ = writeln!(
+            text,
+            "left out: {} of which the log has records behind the replayed ones",
+            counted(left_out, "key")
+        );
     }
     text
 }

@@ -21,6 +21,7 @@ mod kills;
 mod live;
 mod log_ends;
 mod looks;
+mod losses;
 mod lost_rows;
 mod new_logs;
 mod prove;

@@ -15,7 +15,7 @@ use crate::stage::{Report, Stage, report};
 pub struct Pipeline {
     pub topic: String,
     pub stage: Stage,
-    clickhouse: Option<Client>,
+    pub clickhouse: Option<Client>,
 }
 
 /// What a command did.
@@ -30,12 +30,12 @@ impl Pipeline {
         Self::new(partitions, None).await
     }
 
-    async fn into_clickhouse(partitions: i32) -> Self {
+    pub async fn into_clickhouse(partitions: i32) -> Self {
         let database = Client::with_fresh_database("newlogs").await;
         Self::new(partitions, Some(database)).await
     }
 
-    async fn new(partitions: i32, clickhouse: Option<Client>) -> Self {
+    pub async fn new(partitions: i32, clickhouse: Option<Client>) -> Self {
         let topic = kafka::unique("restored");
         kafka::create_topic(&topic, partitions, &[]).await;
         let stage = Stage::new();
@@ -57,7 +57,7 @@ impl Pipeline {
         kafka::produce(changes.iter().map(|change| change.record(&self.topic)).collect::<Vec<_>>()).await;
     }
 
-    fn run(&self, args: &[&str]) -> Said {
+    pub fn run(&self, args: &[&str]) -> Said {
         let output = self.stage.output(args);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         Said { code: output.status.code().unwrap(), text, report: Some(report(&output)) }
@@ -91,7 +91,7 @@ impl Pipeline {
     }
 
     /// Runs what the refusal says.
-    fn bump_as_told(&self, said: &str) {
+    pub fn bump_as_told(&self, said: &str) {
         let places = said.split("settle epoch bump ").nth(1).expect("a command to run");
         let places = places.split([')', ',']).next().unwrap().split_whitespace();
         let args: Vec<&str> = ["epoch", "bump"].into_iter().chain(places).collect();
@@ -110,7 +110,7 @@ impl Pipeline {
     }
 
     /// Everything again, as a group that never was: nothing changes.
-    async fn replays_the_same(&self) {
+    pub async fn replays_the_same(&self) {
         let rows = self.rows().await;
         let again = self.run_well(&["--until-end", "--group", &kafka::unique("fresh")]);
         assert!(again.read > 0);
@@ -124,15 +124,15 @@ impl Pipeline {
 /// A change of row `id` to `v`, at a position and a time of the source.
 #[derive(Clone, Copy)]
 pub struct Change {
-    partition: i32,
-    id: i64,
-    v: i64,
-    lsn: u64,
-    time_ms: i64,
+    pub partition: i32,
+    pub id: i64,
+    pub v: i64,
+    pub lsn: u64,
+    pub time_ms: i64,
 }
 
 impl Change {
-    fn record(&self, topic: &str) -> Record {
+    pub fn record(&self, topic: &str) -> Record {
         let Self { partition, id, v, lsn, time_ms } = self;
         let (key, commit) = (format!(r#"{{"id":{id}}}"#), lsn - 1);
         let value = format!(
@@ -394,6 +394,12 @@ fn an_epoch_that_cannot_begin_there_is_refused_and_nothing_is_recorded() {
     let none = (0, "no epochs: all records are of the first log\n".to_owned());
     assert_eq!(epoch(&stage, &["ls"]), none);
     for (args, code, said) in [
+        (
+            vec!["shop.t:0:3", "shop.t:0:4"],
+            2,
+            "settle: shop.t:0 is named twice: the new log begins at one offset of it; each further epoch is a command of its \
+             own\n",
+        ),
         (vec!["shop.t:2:0"], 2, "settle: shop.t:2 is none of the partitions that [source] reads\n"),
         (vec!["other:0:0"], 2, "settle: other:0 is none of the partitions that [source] reads\n"),
         (vec!["shop.t:0:6"], 2, "settle: shop.t:0 ends at offset 5: an epoch cannot begin behind it, at 6\n"),

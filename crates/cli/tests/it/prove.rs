@@ -293,7 +293,7 @@ async fn what_a_live_run_changes_meanwhile_is_left_out() {
         proxy.pass();
         let (code, text) = ended(proof).await;
         assert_eq!(code, 0, "{text}");
-        assert!(text.contains("that the live pipeline changed since"), "{text}");
+        assert!(text.contains("of which the log has records behind the replayed ones"), "{text}");
     }
     run.signal(Signal::SIGTERM);
     run.wait();

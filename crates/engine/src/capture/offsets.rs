@@ -72,6 +72,17 @@ impl OffsetFile {
         Ok(Self { path, state: Mutex::new(state) })
     }
 
+    /// Where the group stands in every partition that it has read.
+    pub(super) fn committed(&self) -> BTreeMap<Partition, Offset> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.committed.iter().map(|(partition, committed)| (partition.clone(), committed.offset)).collect()
+    }
+
+    /// The file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Removes the file of a group; one that was never written is fine.
     pub(super) fn remove(capture: &Path, group: &str) -> Result<(), SourceError> {
         let path = path_of(capture, group);

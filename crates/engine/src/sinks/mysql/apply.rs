@@ -139,6 +139,8 @@ pub(super) async fn write(
         }
         let truncates = cuts.get(prepared.plan.table.as_str()).copied().unwrap_or_default();
         let conventions = &state.target.conventions;
+        let Prepared { filled, plan, .. } = &mut *prepared;
+        filled.note(connection, &state.fence, &plan.table, *rows).await.map_err(SinkError::beside_the_rows)?;
         let mut writer = Writer { connection: &mut *connection, prepared, conventions, truncates };
         writer.write(laid, rows.has_key_changes(), &mut outcome).await?;
     }

@@ -49,10 +49,10 @@ pub async fn check(config: &MySqlConfig, target: &Target, sample: &Sample) -> Ve
 }
 
 /// What the destination knows of the places, without changing anything.
-pub async fn places(config: &MySqlConfig, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
+pub async fn places(config: &MySqlConfig, target: &Target, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
     let mut connection = Connection::open(config).await?;
     let places = match has_own(&mut connection).await? {
-        true => places::read(&mut connection, &config.group, parts).await?,
+        true => places::read(&mut connection, &config.group, target, parts).await?,
         false => Places::default(),
     };
     connection.close().await;

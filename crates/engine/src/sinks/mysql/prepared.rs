@@ -25,6 +25,7 @@ use crate::finding::Finding;
 use crate::owner::Owner;
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
+use crate::sinks::sql::filled::Filled;
 use crate::sinks::sql::{claims, standings};
 
 const SQL: Dialect = Dialect::MySql;
@@ -52,6 +53,8 @@ pub(super) struct Prepared {
     /// value, whatever key that has.
     pub(super) many: bool,
     pub(super) statements: Statements,
+    /// What was noted of the partitions that fill it.
+    pub(super) filled: Filled,
     /// What the columns looked like; what changed them since makes all of this worthless.
     shown: Vec<Shown>,
     /// Column sets seen, the last one used first.
@@ -201,6 +204,11 @@ async fn prepare_tombstones(
 }
 
 impl Prepared {
+    /// What was noted may be gone with its transaction.
+    pub(super) fn forget_notes(&mut self) {
+        self.filled = Filled::default();
+    }
+
     #[expect(clippy::too_many_arguments, reason = "what was found, put together in one place")]
     pub(super) fn new(
         target: &Target,
@@ -234,6 +242,7 @@ impl Prepared {
             shown,
             shapes: Vec::new(),
             ignored: HashSet::new(),
+            filled: Filled::default(),
             plan,
             table,
         }

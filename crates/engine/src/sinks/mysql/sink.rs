@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use settle_core::batch::Batch;
-use settle_core::position::TopicId;
+use settle_core::position::{Offset, TopicId};
 use settle_core::sink::{
     BoxFuture, Durable, Effect, FailureKind, Guarantee, Outcome, Pending, PlacedPartition, Places, Seen, Sink,
     SinkError, Sweep,
@@ -21,7 +21,7 @@ use crate::epochs::RecordedEpoch;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::positions::Fence;
 use crate::sinks::sql::session::Session;
-use crate::sinks::sql::{meta, places, positions, standings, sweeps};
+use crate::sinks::sql::{filled, meta, places, positions, standings, sweeps};
 
 /// After such a rest a server, or what lies before it, may have closed the connection.
 const RESTED: Duration = Duration::from_secs(20);
@@ -59,6 +59,7 @@ impl MySql {
             if !matches!(error.kind, FailureKind::Row | FailureKind::Constraint | FailureKind::Fenced) {
                 self.state.tables.clear();
             }
+            self.state.tables.values_mut().for_each(|prepared| prepared.forget_notes());
             if is_connection_lost(error) || error.effect == Effect::Unknown {
                 return;
             }
@@ -73,7 +74,7 @@ impl MySql {
         let opened = async {
             make_own(&mut connection).await?;
             connection.begin(&operation).await?;
-            let places = places::read(&mut connection, fence.group(), parts).await?;
+            let places = places::read(&mut connection, fence.group(), &self.state.target, parts).await?;
             Ok((places, fence.raise(&mut connection, parts).await?))
         }
         .await;
@@ -164,13 +165,13 @@ impl MySql {
         swept
     }
 
-    async fn stored_now(&mut self, parts: &[PlacedPartition]) -> Result<(), SinkError> {
+    async fn stored_now(&mut self, committed: &[(PlacedPartition, Offset)]) -> Result<(), SinkError> {
         let operation = format!("note the offsets of the group in {}", self.config.address);
         let mut connection = self.connection().await?;
         let group = self.state.fence.group();
         let noted = async {
             connection.begin(&operation).await?;
-            standings::remember(&mut connection, group, parts).await
+            standings::remember(&mut connection, group, committed).await
         }
         .await;
         let noted = end(&mut connection, &operation, noted).await;
@@ -206,6 +207,7 @@ pub(super) async fn make_own(connection: &mut Connection) -> Result<(), SinkErro
             connection.execute_text("create settle_meta and settle_positions", create(Dialect::MySql)).await?;
         }
     }
+    filled::refuse_lost_meta(connection).await?;
     meta::open(connection).await
 }
 
@@ -236,7 +238,7 @@ impl Sink for MySql {
         })
     }
 
-    fn stored<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>> {
-        Box::pin(self.stored_now(parts))
+    fn stored<'a>(&'a mut self, committed: &'a [(PlacedPartition, Offset)]) -> BoxFuture<'a, Result<(), SinkError>> {
+        Box::pin(self.stored_now(committed))
     }
 }
