@@ -109,7 +109,7 @@ fn sorted(code: u16, message: &str) -> (FailureKind, String) {
         1062 | 1586 => (K::Constraint, named("a row with the same value is there:", message, " for key ")),
         1022 | 1169 => (K::Constraint, "a row with the same value is there".into()),
         1216 | 1217 | 1451 | 1452 => (K::Constraint, "a foreign key of the table refused the row".into()),
-        1644 | 1643 | 1645 => (K::Constraint, "a trigger of the table refused the row".into()),
+        1643..=1645 => (K::Constraint, "a trigger of the table refused the row".into()),
         1118 | 1139 => (K::Row, "the row has no room on a page of the table".into()),
         _ => (K::Contract, message.to_owned()),
     }

@@ -192,7 +192,7 @@ impl Versioned {
         within(&self.schema, &self.table.name)
     }
 
-    fn from_graves(&self) -> Option<String> {
+    fn graves_clause(&self) -> Option<String> {
         self.graves.as_ref().map(|graves| within(&self.schema, &graves.name))
     }
 
@@ -222,7 +222,7 @@ impl Versioned {
 
     /// The versions that hard deletes left.
     async fn each_tombstone(&self, connection: &Connection, key: &[String], each: &mut EachRow<'_>) -> Outcome<()> {
-        let Some(graves) = self.from_graves() else { return Ok(()) };
+        let Some(graves) = self.graves_clause() else { return Ok(()) };
         let read: Vec<String> = key.iter().map(|name| as_text(name)).collect();
         let sql = format!("SELECT {}, {} FROM {graves}", self.halves(), read.join(", "));
         let numbers = self.numbers(key);
@@ -272,7 +272,7 @@ impl Versioned {
         let top = format!("SELECT {halves}, {time} FROM {} ORDER BY {hi} DESC, {lo} DESC LIMIT 1", self.from());
         let rows = connection.rows(&operation, &top, &[]).await?;
         let mut greatest: Option<(Version, Option<i64>)> = rows.first().map(|row| (version(row), row.get(2)));
-        if let Some(graves) = self.from_graves() {
+        if let Some(graves) = self.graves_clause() {
             let top = format!("SELECT {halves} FROM {graves} ORDER BY {hi} DESC, {lo} DESC LIMIT 1");
             let rows = connection.rows(&operation, &top, &[]).await?;
             greatest = greatest.max(rows.first().map(|row| (version(row), None)));
@@ -315,7 +315,7 @@ impl Versioned {
             let columns = columns.map(|(at, name)| (name, row.get(3 + at))).collect();
             return Ok(Some(Found { version: version(row), is_deleted, columns }));
         }
-        let Some(graves) = self.from_graves() else { return Ok(None) };
+        let Some(graves) = self.graves_clause() else { return Ok(None) };
         let sql = format!("SELECT {} FROM {graves} WHERE {is_key}", self.halves());
         let deleted = connection.rows(&operation, &sql, &values).await?;
         Ok(deleted.first().map(|row| Found { version: version(row), is_deleted: true, columns: Vec::new() }))
