@@ -102,13 +102,15 @@ pub async fn committed(group: &str, topic: &str) -> Vec<Option<Committed>> {
     .await
 }
 
-/// Moves `group` in a partition as a tool does: nothing is kept beside the offset. Nobody may be in the group.
-pub async fn move_group(group: &str, topic: &str, partition: i32, offset: i64) {
-    let (group, topic) = (group.to_owned(), topic.to_owned());
+/// Moves a group that has no members, as a tool does: nothing is kept beside the offsets.
+pub async fn move_group(group: &str, topic: &str, offsets: &[(i32, i64)]) {
+    let (group, topic, offsets) = (group.to_owned(), topic.to_owned(), offsets.to_vec());
     blocking(move || {
-        let mut list = TopicPartitionList::new();
-        list.add_partition_offset(&topic, partition, Offset::Offset(offset)).expect("an offset");
         let consumer = consumer(&group, Isolation::ReadCommitted);
+        let mut list = TopicPartitionList::new();
+        for (partition, offset) in offsets {
+            list.add_partition_offset(&topic, partition, Offset::Offset(offset)).expect("an offset");
+        }
         when_coordinated(|| consumer.commit(&list, CommitMode::Sync));
     })
     .await;

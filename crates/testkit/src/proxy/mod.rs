@@ -1,20 +1,22 @@
 //! Faults between Settle and an HTTP server such as ClickHouse: a proxy that refuses, hangs, loses replies or answers by itself.
+//! For what is no HTTP see [`WireProxy`].
 //!
 //! It decides for each request, also on a connection that is kept alive. A request is read whole before it is judged, so what is
 //! forwarded is complete unless the fault is to cut it.
 
 mod connection;
+mod door;
 mod http;
+mod wire;
 
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use crate::services::ClickHouseAddress;
+use door::Door;
+pub use wire::WireProxy;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -125,15 +127,7 @@ impl Shared {
 /// A proxy on a port of its own; it ends when dropped.
 pub struct Proxy {
     shared: Arc<Shared>,
-    address: SocketAddr,
-    accepting: Mutex<Accepting>,
-}
-
-enum Accepting {
-    Yes(JoinHandle<()>),
-    /// The port is bound and nobody listens: the system refuses connections, and gives the port to nobody else.
-    Refused(TcpSocket),
-    Changing,
+    door: Door,
 }
 
 impl Proxy {
@@ -141,15 +135,18 @@ impl Proxy {
     pub async fn before(upstream: &str) -> Self {
         let authority = upstream.trim_start_matches("http://").trim_end_matches('/');
         assert!(!authority.contains('/'), "the proxy speaks plain HTTP to host:port, not {upstream}");
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
-        let address = listener.local_addr().expect("the port that was bound");
         let shared = Arc::new(Shared {
             upstream: authority.to_owned(),
             mode: watch::Sender::new(Mode::Pass),
             counters: watch::Sender::new(Counters::default()),
         });
-        let accepting = Mutex::new(Accepting::Yes(accept(listener, Arc::clone(&shared))));
-        Self { shared, address, accepting }
+        let serving = Arc::clone(&shared);
+        let door = Door::open(move |stream| {
+            serving.count(|counters| counters.connections += 1);
+            tokio::spawn(connection::serve(stream, Arc::clone(&serving)));
+        })
+        .await;
+        Self { shared, door }
     }
 
     /// A proxy before the ClickHouse under test, and its address with the same user.
@@ -162,34 +159,25 @@ impl Proxy {
 
     /// Its own address.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("http://{}", self.door.address())
     }
 
     /// From now on requests pass; held ones go on.
     pub fn pass(&self) {
-        self.listen();
+        self.door.listen();
         self.shared.mode.send_replace(Mode::Pass);
     }
 
     /// From now on requests meet the plan's fault.
     pub fn plan(&self, plan: Plan) {
-        self.listen();
+        self.door.listen();
         self.shared.mode.send_replace(Mode::Plan(plan));
     }
 
     /// From now on connections are refused by the system; the open ones are closed.
     pub async fn refuse(&self) {
         self.shared.mode.send_replace(Mode::Refuse);
-        let before = std::mem::replace(&mut *self.accepting(), Accepting::Changing);
-        let after = match before {
-            Accepting::Yes(task) => {
-                task.abort();
-                let _ = task.await; // cancelled; now its listener is closed
-                Accepting::Refused(self.bind())
-            }
-            other => other,
-        };
-        *self.accepting() = after;
+        self.door.refuse().await;
     }
 
     /// What has happened so far.
@@ -206,44 +194,10 @@ impl Proxy {
             Err(_) => panic!("not reached within {LIMIT:?}: {:?}", self.counters()),
         }
     }
-
-    fn listen(&self) {
-        let mut accepting = self.accepting();
-        *accepting = match std::mem::replace(&mut *accepting, Accepting::Changing) {
-            Accepting::Refused(socket) => {
-                let listener = socket.listen(128).expect("listening on the port we hold");
-                Accepting::Yes(accept(listener, Arc::clone(&self.shared)))
-            }
-            other => other,
-        };
-    }
-
-    fn accepting(&self) -> MutexGuard<'_, Accepting> {
-        self.accepting.lock().expect("no panic while changing")
-    }
-
-    fn bind(&self) -> TcpSocket {
-        let socket = TcpSocket::new_v4().expect("a socket");
-        socket.set_reuseaddr(true).expect("an option of a socket");
-        socket.bind(self.address).expect("binding the port we had");
-        socket
-    }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.mode.send_replace(Mode::Refuse); // ends the open connections
-        if let Ok(Accepting::Yes(task)) = self.accepting.get_mut() {
-            task.abort();
-        }
     }
-}
-
-fn accept(listener: TcpListener, shared: Arc<Shared>) -> JoinHandle<()> {
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            shared.count(|counters| counters.connections += 1);
-            tokio::spawn(connection::serve(stream, Arc::clone(&shared)));
-        }
-    })
 }

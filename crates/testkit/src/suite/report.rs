@@ -25,7 +25,9 @@ pub struct Member {
 struct Tested {
     name: &'static str,
     expected: usize,
-    ran: Arc<AtomicUsize>,
+    /// Tests that were begun, and that passed.
+    begun: Arc<AtomicUsize>,
+    held: Arc<AtomicUsize>,
     /// Behaviours that it cannot have, and why.
     others: Vec<(&'static str, &'static str)>,
 }
@@ -49,7 +51,7 @@ pub fn run(members: &[Member]) -> ExitCode {
 
 fn tests_of(member: &Member, trials: &mut Vec<Trial>) -> Tested {
     let Member { name, behaviours: expected, stand } = *member;
-    let ran = Arc::new(AtomicUsize::new(0));
+    let (begun, held) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let bed = stand();
     let mut others = Vec::new();
     let mut own = 0;
@@ -59,13 +61,14 @@ fn tests_of(member: &Member, trials: &mut Vec<Trial>) -> Tested {
             continue;
         }
         own += 1;
-        let ran = Arc::clone(&ran);
+        let (begun, held) = (Arc::clone(&begun), Arc::clone(&held));
         let test = move || {
+            begun.fetch_add(1, Ordering::Relaxed);
             let bed = stand();
             // Threads, so that sinks that block are beside each other, too.
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
             runtime.expect("a runtime").block_on((behaviour.check)(&*bed));
-            ran.fetch_add(1, Ordering::Relaxed);
+            held.fetch_add(1, Ordering::Relaxed);
             Ok(())
         };
         trials.push(Trial::test(format!("{name}::{}", behaviour.name), test));
@@ -77,12 +80,17 @@ fn tests_of(member: &Member, trials: &mut Vec<Trial>) -> Tested {
         Err(Failed::from(format!("{name} has {own} behaviours, and {expected} are checked in as its number")))
     };
     trials.push(Trial::test(format!("{name}::has_the_number_of_behaviours_that_is_checked_in"), counted));
-    Tested { name, expected, ran, others }
+    Tested { name, expected, begun, held, others }
 }
 
 fn tell(tested: &Tested) {
-    let Tested { name, expected, ran, others } = tested;
-    say(&format!("{name}: {} of {expected} behaviours hold", ran.load(Ordering::Relaxed)));
+    let Tested { name, expected, begun, held, others } = tested;
+    let (begun, held) = (begun.load(Ordering::Relaxed), held.load(Ordering::Relaxed));
+    // Nothing of it was asked for.
+    if begun == 0 {
+        return;
+    }
+    say(&format!("{name}: {begun} of {expected} behaviours ran, {held} hold"));
     let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (behaviour, why) in others {
         by_reason.entry(why).or_default().push(behaviour);

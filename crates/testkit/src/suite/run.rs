@@ -159,7 +159,7 @@ impl Run {
             }
         };
         while let Some(piece) = pieces.next_piece().expect("a piece folds as its batch did") {
-            assert_eq!(piece.spans(), [], "a piece proves nothing");
+            assert!(piece.spans().iter().all(|span| span.start == span.end), "a piece proves nothing");
             match self.attempt(&piece).await {
                 Ok(proof) => pieces.applied(&piece, proof.outcome),
                 Err(error) if decide(error.kind) == Verdict::Isolate => pieces.refused(piece, &error),

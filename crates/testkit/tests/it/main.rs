@@ -5,3 +5,4 @@ mod connect;
 mod database;
 mod kafka;
 mod proxy;
+mod wire;

@@ -11,7 +11,7 @@ pub(in crate::suite) async fn the_halves_of_a_key_change_come_in_either_order(st
     let orders = [[0, 1, 2, 3], [0, 2, 3, 1], [2, 0, 1, 3], [0, 2, 1, 3]];
     for engine in [Engine::Postgres, Engine::MariaDb] {
         let mut scene = Scene::of(stand, Source::new(engine, [])).await;
-        for (n, (order, size)) in orders.into_iter().flat_map(|order| [1, 2, 4].map(|size| (order, size))).enumerate() {
+        for (n, (order, size)) in orders.into_iter().flat_map(|order| [1, 4].map(|size| (order, size))).enumerate() {
             let table = scene.add_table(Table::of(format!("order{n}")));
             let start = scene.all().end;
             scene.source.insert(table, json!({"id": 1, "n": 1, "body": "a"}));
@@ -35,7 +35,7 @@ pub(in crate::suite) async fn keys_can_be_swapped(stand: &dyn Stand) {
     // Partition 1 has key 1, partition 2 keys 2 and 5.
     let orders: [&[usize]; 4] =
         [&[0, 1, 2, 3, 4, 5, 6, 7], &[0, 2, 5, 1, 3, 4, 6, 7], &[1, 3, 4, 6, 7, 0, 2, 5], &[0, 1, 3, 2, 4, 6, 5, 7]];
-    for (n, (order, size)) in orders.into_iter().flat_map(|order| [1, 3, 8].map(|size| (order, size))).enumerate() {
+    for (n, (order, size)) in orders.into_iter().flat_map(|order| [1, 8].map(|size| (order, size))).enumerate() {
         let table = scene.add_table(Table::of(format!("swap{n}")));
         let start = scene.all().end;
         scene.source.insert(table, json!({"id": 1, "n": 1, "body": "one"}));

@@ -31,7 +31,7 @@ async fn two_tables(stand: &dyn Stand) -> Scene {
 
 /// The process dies between the destination's acknowledgement and its own note of it.
 pub(in crate::suite) async fn a_batch_whose_proof_was_lost_is_applied_again_without_effect(stand: &dyn Stand) {
-    for size in [3, 100] {
+    for size in [8, 100] {
         let mut scene = two_tables(stand).await;
         let mut run = scene.run().await;
         let which: Vec<usize> = scene.all().collect();
