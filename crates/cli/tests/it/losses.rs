@@ -41,9 +41,7 @@ impl Pipeline {
 
     /// Moves the group as a tool does.
     async fn move_to(&self, offset: i64) {
-        for number in 0..2 {
-            kafka::move_group(&self.group(), &self.topic, &[(number, offset)]).await;
-        }
+        kafka::move_group(&self.group(), &self.topic, &[(0, offset), (1, offset)]).await;
     }
 
     /// Whatever it was, it ends as the source.
