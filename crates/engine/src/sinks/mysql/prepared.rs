@@ -143,8 +143,13 @@ async fn make(connection: &mut Connection, target: &Target, plan: &Plan, rows: T
             format!("the table does not exist; make it, or set [sink] create = true:\n{sql}"),
         ));
     }
-    connection.execute_text(&format!("create table \"{}\"", plan.table), &sql).await?;
+    make_once(connection, &format!("create table \"{}\"", plan.table), &sql).await?;
     Ok(Finding::note(format!("table \"{}\" is made: {sql}", plan.table)))
+}
+
+/// Another instance may make it at the same time.
+async fn make_once(connection: &mut Connection, operation: &str, create: &str) -> Outcome<()> {
+    connection.execute_text(operation, &create.replacen("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)).await
 }
 
 /// Adds Settle's columns to a table that has no rows, where tables may be made and changed. A table
@@ -193,7 +198,7 @@ async fn prepare_tombstones(
         Some(known) => findings.extend(validate::tombstone_table(plan, &table.name, &known, &columns)),
         None if plan.deletes == Deletes::Hard => {
             let sql = ddl::new_tombstones(table, &columns, plan);
-            connection.execute_text(&format!("create table \"{name}\""), &sql).await?;
+            make_once(connection, &format!("create table \"{name}\""), &sql).await?;
         }
         None => return Ok(false),
     }
