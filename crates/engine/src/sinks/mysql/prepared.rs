@@ -47,9 +47,9 @@ pub(super) struct Prepared {
     /// True where deleted rows leave their version in a table of its own: also where deletes are
     /// soft now, since they may have been hard before.
     pub(super) has_tombstones: bool,
-    /// True where a key reads back as it was bound, and no other unique index is there: then rows are
-    /// written many at once. Where another one is there, an upsert would change the row that has its
-    /// value, whatever key that has.
+    /// True where a key reads back as it was bound, and there is neither another unique index nor a trigger:
+    /// then rows are written many at once. An upsert would change the row that has the value of the other
+    /// index, whatever key that has; and it would run triggers for rows that stay as they are.
     pub(super) many: bool,
     pub(super) statements: Statements,
     /// What the columns looked like; what changed them since makes all of this worthless.
@@ -225,7 +225,8 @@ impl Prepared {
             let is_uuid = matches!(source_type(k), Some(SourceType::Uuid));
             validate::is_exact(column, source_type(k)) && (column.storage.reads_back() || is_uuid)
         };
-        let many = key.iter().all(reads_back) && validate::others(&table, &names).is_empty();
+        let alone = validate::others(&table, &names).is_empty() && table.triggers.is_empty();
+        let many = alone && key.iter().all(reads_back);
         let statements = Statements::of(&plan, &table.name, &names, is_deleted.as_deref());
         Self {
             owner,
