@@ -77,35 +77,57 @@ async fn lay<'b>(
     state: &mut State,
     rows: TableRows<'b>,
 ) -> Outcome<Vec<Laid<'b>>> {
+    let mut is_fresh = false;
     if !state.tables.contains_key(rows.table) {
-        let mut findings = Vec::new();
-        let prepared = prepare(connection, config, &state.target, rows, &mut findings).await;
-        let prepared = prepared.map_err(SinkError::beside_the_rows)?;
-        for finding in findings {
-            match finding.severity {
-                Severity::Note => tracing::info!("{finding}"),
-                Severity::Warning | Severity::Error => tracing::warn!("{finding}"),
-            }
-        }
-        state.tables.insert(rows.table.clone(), prepared);
+        prepare_table(connection, config, state, rows).await?;
+        is_fresh = true;
     }
-    let Some(prepared) = state.tables.get_mut(rows.table) else { return Err(lost()) };
     let mut laid = Vec::with_capacity(rows.rows().len());
     for (index, row) in rows.rows().enumerate() {
-        prepared.check_row(row)?;
         let mut columns: Vec<Carried<'b>> = Vec::new();
         if !row.is_delete() {
             columns.extend(row.columns().iter().cloned());
             columns.extend(row.left_out());
-            // Values that come from another key change nothing of what the table lacks.
-            let keeps: Vec<bool> = columns.iter().map(Carried::is_unavailable).collect();
-            while let Err(at) = prepared.shape(&columns, &keeps)? {
+        }
+        // Values that come from another key change nothing of what the table lacks.
+        let keeps: Vec<bool> = columns.iter().map(Carried::is_unavailable).collect();
+        loop {
+            let Some(prepared) = state.tables.get_mut(rows.table) else { return Err(lost()) };
+            prepared.check_row(row)?;
+            if row.is_delete() {
+                break;
+            }
+            let Err(at) = prepared.shape(&columns, &keeps)? else { break };
+            // Others may have added it since.
+            if !is_fresh && !prepared.is_unchanged(connection).await? {
+                prepare_table(connection, config, state, rows).await?;
+            } else {
                 prepared.grow(connection, &columns[at], at, row).await?;
             }
+            is_fresh = true;
         }
         laid.push(Laid { row, index, columns });
     }
     Ok(laid)
+}
+
+async fn prepare_table(
+    connection: &mut Connection,
+    config: &MySqlConfig,
+    state: &mut State,
+    rows: TableRows<'_>,
+) -> Outcome<()> {
+    let mut findings = Vec::new();
+    let prepared = prepare(connection, config, &state.target, rows, &mut findings).await;
+    let prepared = prepared.map_err(SinkError::beside_the_rows)?;
+    for finding in findings {
+        match finding.severity {
+            Severity::Note => tracing::info!("{finding}"),
+            Severity::Warning | Severity::Error => tracing::warn!("{finding}"),
+        }
+    }
+    state.tables.insert(rows.table.clone(), prepared);
+    Ok(())
 }
 
 fn lost() -> SinkError {

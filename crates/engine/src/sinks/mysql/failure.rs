@@ -96,7 +96,7 @@ fn sorted(code: u16, message: &str) -> (FailureKind, String) {
             (K::Conflict, "the transaction was rolled back in favour of another, or was interrupted".into())
         }
         // The table is not what was known of it: it is looked at anew, and the batch applied again.
-        1054 | 1146 | 1412 | 1615 | 1932 => (K::Conflict, "the table was changed meanwhile".into()),
+        1050 | 1054 | 1060 | 1146 | 1412 | 1615 | 1932 => (K::Conflict, "the table was changed meanwhile".into()),
         1153 => (K::Row, TOO_LARGE.into()),
         1406 => (K::Row, named("a value is too long for", message, " for column ")),
         1264 | 1690 => (K::Row, named("a value is out of the range of", message, " for column ")),
@@ -164,6 +164,7 @@ mod tests {
             (1205, "Lock wait timeout exceeded", K::Overloaded),
             (1213, "Deadlock found", K::Conflict),
             (1054, "Unknown column 'x'", K::Conflict),
+            (1060, "Duplicate column name 'x'", K::Conflict),
             (1406, "Data too long for column 'v' at row 3", K::Row),
             (1264, "Out of range value for column 'v' at row 3", K::Row),
             (1366, "Incorrect integer value: 'x' for column `d`.`t`.`v` at row 1", K::Row),

@@ -48,9 +48,9 @@ pub(super) struct Prepared {
     /// True where deleted rows leave their version in a table of its own: also where deletes are
     /// soft now, since they may have been hard before.
     pub(super) has_tombstones: bool,
-    /// True where a key reads back as it was bound, and no other unique index is there: then rows are
-    /// written many at once. Where another one is there, an upsert would change the row that has its
-    /// value, whatever key that has.
+    /// True where a key reads back as it was bound, and there is neither another unique index nor a trigger:
+    /// then rows are written many at once. An upsert would change the row that has the value of the other
+    /// index, whatever key that has; and it would run triggers for rows that stay as they are.
     pub(super) many: bool,
     pub(super) statements: Statements,
     /// What was noted of the partitions that fill it.
@@ -146,8 +146,13 @@ async fn make(connection: &mut Connection, target: &Target, plan: &Plan, rows: T
             format!("the table does not exist; make it, or set [sink] create = true:\n{sql}"),
         ));
     }
-    connection.execute_text(&format!("create table \"{}\"", plan.table), &sql).await?;
+    make_once(connection, &format!("create table \"{}\"", plan.table), &sql).await?;
     Ok(Finding::note(format!("table \"{}\" is made: {sql}", plan.table)))
+}
+
+/// Another instance may make it at the same time.
+async fn make_once(connection: &mut Connection, operation: &str, create: &str) -> Outcome<()> {
+    connection.execute_text(operation, &create.replacen("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)).await
 }
 
 /// Adds Settle's columns to a table that has no rows, where tables may be made and changed. A table
@@ -196,7 +201,7 @@ async fn prepare_tombstones(
         Some(known) => findings.extend(validate::tombstone_table(plan, &table.name, &known, &columns)),
         None if plan.deletes == Deletes::Hard => {
             let sql = ddl::new_tombstones(table, &columns, plan);
-            connection.execute_text(&format!("create table \"{name}\""), &sql).await?;
+            make_once(connection, &format!("create table \"{name}\""), &sql).await?;
         }
         None => return Ok(false),
     }
@@ -228,7 +233,8 @@ impl Prepared {
             let is_uuid = matches!(source_type(k), Some(SourceType::Uuid));
             validate::is_exact(column, source_type(k)) && (column.storage.reads_back() || is_uuid)
         };
-        let many = key.iter().all(reads_back) && validate::others(&table, &names).is_empty();
+        let alone = validate::others(&table, &names).is_empty() && table.triggers.is_empty();
+        let many = alone && key.iter().all(reads_back);
         let statements = Statements::of(&plan, &table.name, &names, is_deleted.as_deref());
         Self {
             owner,

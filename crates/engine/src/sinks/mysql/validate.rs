@@ -65,8 +65,7 @@ pub(super) fn target(
     if !table.triggers.is_empty() {
         findings.push(Finding::warning(
             format!("{shown} has triggers: {}", list(&table.triggers)),
-            "an INSERT trigger, and one BEFORE UPDATE, also runs for a record that is delivered again; make sure that it \
-             changes nothing then",
+            "its rows are written one by one, so that they run for what changes a row and not for what comes again",
         ));
     }
     findings
