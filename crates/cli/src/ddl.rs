@@ -21,7 +21,7 @@ async fn print(config: &Config, args: &DdlArgs) -> Exit {
     for refusal in sample.refusals.iter().take(3) {
         eprintln!("settle: left out: {refusal}");
     }
-    match pipeline::ddl(config, &sample) {
+    match pipeline::ddl(config, &sample).await {
         Ok(statements) if statements.is_empty() => {
             eprintln!(
                 "settle: the topics hold no rows to take tables from; declare columns under [tables.\"…\".columns]"

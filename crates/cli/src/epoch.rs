@@ -55,6 +55,15 @@ async fn bump(config: &Config, begins: &[Place], asked: Option<u64>) -> Exit {
         Ok(known) => known,
         Err(error) => return fail(exit::of_sink(&error), &error),
     };
+    let twice =
+        begins.iter().enumerate().find(|(at, place)| begins[..*at].iter().any(|p| p.partition == place.partition));
+    if let Some((_, Place { partition, .. })) = twice {
+        eprintln!(
+            "settle: {partition} is named twice: the new log begins at one offset of it; each further epoch is a command of \
+             its own"
+        );
+        return Exit::Usage;
+    }
     // All of them are checked before one is recorded.
     let mut new: Vec<(RecordedEpoch, &LogPartition)> = Vec::new();
     for Place { partition, offset } in begins {

@@ -21,6 +21,9 @@ pub fn execute(path: &Path, args: &ReplayArgs) -> Exit {
 }
 
 async fn replay(mut config: Config, args: &ReplayArgs) -> Exit {
+    if let Err(exit) = run::look_at_dead_letters(&config).await {
+        return exit;
+    }
     let spans = match spans(&config, args).await {
         Ok(spans) => spans,
         Err(exit) => return exit,

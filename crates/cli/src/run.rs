@@ -47,11 +47,21 @@ async fn run(config: Config, args: &RunArgs) -> Exit {
         drain_timeout: args.drain_timeout,
         beside: false,
     };
+    if let Err(exit) = look_at_dead_letters(&config).await {
+        return exit;
+    }
     let source = match pipeline::source(&config, args.until_end) {
         Ok(source) => source,
         Err(error) => return fail(exit::of_source(&error), &error),
     };
     flow(config, source, options, args.report).await
+}
+
+/// Refuses a place for dead letters that is a wrong one, before anything is read.
+pub(crate) async fn look_at_dead_letters(config: &Config) -> Result<(), Exit> {
+    let Some(dlq) = &config.dlq else { return Ok(()) };
+    let looked = DeadLetterLog::new(dlq, &config.source.group).look().await;
+    looked.map_err(|error| fail(exit::of_sink(&error), &error))
 }
 
 /// Runs from this source into the configured destination, and prints the report.

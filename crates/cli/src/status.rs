@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use settle_core::sink::SinkError;
+use settle_engine::check::refusals;
 use settle_engine::config::Config;
 use settle_engine::dead_letter::DeadLetterLog;
 use settle_engine::inspection;
@@ -37,8 +38,13 @@ pub fn execute(path: &Path, args: &StatusArgs) -> Exit {
                 json!({"open": summary.open, "by_class": summary.by_class, "oldest_failed_at": oldest})
             })
         });
+        let refused = match (&source, &destination) {
+            (Ok(_), Ok(_)) => refusals(&config).await,
+            _ => Vec::new(),
+        };
         let told = json!({
             "group": config.source.group,
+            "refused": refused,
             "source": told(source.map_err(|error| exit::chain(&error))),
             "destination": told(destination.map_err(|error| exit::chain(&error))),
             "dead_letters": letters.map_or(Value::Null, |letters| told(letters.map_err(|error| exit::chain(&error)))),
@@ -61,7 +67,7 @@ async fn source(config: &Config) -> Result<Value, SourceError> {
     let partition = |part: &LogPartition| {
         json!({
             "topic": &*part.partition.topic, "partition": part.partition.number, "start": part.start, "end": part.end,
-            "committed": part.committed, "lag": part.lag(),
+            "committed": part.committed, "lag": part.lag(), "removed_unread": part.removed_unread(),
         })
     };
     let member = |member: &Member| {
@@ -114,8 +120,14 @@ fn text(told: &Value) -> String {
             let committed = part["committed"].as_i64().map_or("never committed".to_owned(), |at| format!("at {at}"));
             let _ = writeln!(
                 text,
-                "  {name:<40} {committed:>16} of {}..{}, lag {}",
-                part["start"], part["end"], part["lag"]
+                "  {name:<40} {committed:>16} of {}..{}, lag {}{}",
+                part["start"],
+                part["end"],
+                part["lag"],
+                match part["removed_unread"].as_i64() {
+                    Some(removed @ 1..) => format!("; {removed} before it were removed unread"),
+                    _ => String::new(),
+                }
             );
         }
     }
@@ -145,5 +157,8 @@ fn text(told: &Value) -> String {
         ),
         _ => writeln!(text, "dead letters: no [dlq] is configured"),
     };
+    for refused in told["refused"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        let _ = writeln!(text, "A RUN WOULD STOP: {refused}");
+    }
     text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::de::{Deserializer, IgnoredAny};
 
 use crate::columns::{Column, ObjectVisitor, is_unavailable};
+use crate::debezium::envelope;
 
 /// A primary key: the fields of the message key, in its order.
 ///
@@ -71,6 +72,12 @@ impl Key {
             None => names_of(&fields),
         };
         Ok(Self { values: values.into(), names })
+    }
+
+    /// The key that a message has, with or without a Connect schema; none where it is not readable.
+    pub fn of_message(bytes: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        Self::parse(envelope::unwrap(text), None).ok()
     }
 
     /// Field names with their values as JSON text.

@@ -251,7 +251,8 @@ impl State {
                 Dip { first: dip.map_or(record.offset, |dip| dip.first), since: record.offset, count: 0, top: version }
             }
         };
-        dip.count += 1;
+        // The count may be one that stood beside an offset.
+        dip.count = dip.count.saturating_add(1);
         dip.top = version;
         let before = u64::try_from(dip.since).unwrap_or(0);
         if dip.count > before {

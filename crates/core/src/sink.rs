@@ -11,6 +11,7 @@ use crate::change::TableName;
 use crate::epoch::Boundary;
 use crate::holds::Hold;
 use crate::position::{Offset, Partition, Place, Span, TopicId};
+use crate::truncate::Cuts;
 use crate::version::{Floor, Version};
 
 /// A boxed future: one per batch costs nothing.
@@ -81,17 +82,24 @@ pub struct PlacedPartition {
 pub struct Places {
     /// Floors that full snapshots raised.
     pub floors: Vec<(PlacedPartition, Floor)>,
-    /// Next-to-read offsets up to which the group's records are in the destination, where it keeps
-    /// them with its rows.
+    /// Next-to-read offsets up to which the group's records are in the destination: exactly where its
+    /// guarantee is [`Guarantee::Atomic`], else at least.
     pub applied: Vec<(PlacedPartition, Offset)>,
     /// Where epochs begin.
     pub epochs: Vec<(PlacedPartition, Boundary)>,
-    /// Partitions, of those opened, in which the group is known to have had an offset.
+    /// Partitions in which the group is known to have had an offset, of the topics of those opened;
+    /// those of their earlier incarnations first, the one before the last.
     pub written: Vec<PlacedPartition>,
+    /// Partitions, of those opened, of which the group has begun to write records.
+    pub begun: Vec<PlacedPartition>,
+    /// Tables that were filled from the partitions that were opened, and are not there any more.
+    pub missing: Vec<MissingTable>,
     /// Rows that are held, of the partitions that were opened.
     pub holds: Vec<Hold>,
     /// What waits until every partition of the opened topics has passed it.
     pub pending: Vec<Pending>,
+    /// Truncates by target table, as the destination spells it: only where it is looked at beside a run.
+    pub truncates: Vec<(String, Cuts)>,
 }
 
 impl Places {
@@ -112,10 +120,25 @@ impl Places {
         self.written.iter().any(|place| place.topic_id == topic_id && place.partition == *partition)
     }
 
-    /// An earlier incarnation of the topic in which the group had offsets, if there is one.
+    /// True if the destination knows of the group in the partition, whatever became of its offsets.
+    pub fn knows(&self, topic_id: TopicId, partition: &Partition) -> bool {
+        let here = |place: &PlacedPartition| place.topic_id == topic_id && place.partition == *partition;
+        self.begun.iter().chain(&self.written).any(here) || self.applied.iter().any(|(place, _)| here(place))
+    }
+
+    /// The last earlier incarnation of the topic in which the group had offsets, if there is one.
     pub fn former_topic(&self, topic_id: TopicId, topic: &str) -> Option<TopicId> {
         let former = |place: &&PlacedPartition| place.topic_id != topic_id && *place.partition.topic == *topic;
-        self.written.iter().find(former).map(|place| place.topic_id)
+        self.written.iter().rev().find(former).map(|place| place.topic_id)
+    }
+
+    /// The truncates recorded of a target table, however it is spelled.
+    pub fn truncates_of(&self, table: &str) -> Cuts {
+        let mut cuts = Cuts::default();
+        for (_, known) in self.truncates.iter().filter(|(name, _)| name.eq_ignore_ascii_case(table)) {
+            cuts.join(*known);
+        }
+        cuts
     }
 
     /// How far the destination has the partition, if it says.
@@ -123,6 +146,17 @@ impl Places {
         let here = |place: &PlacedPartition| place.topic_id == topic_id && place.partition == *partition;
         self.applied.iter().filter(|(place, _)| here(place)).map(|(_, offset)| *offset).max()
     }
+}
+
+/// A table that is not there, though rows of a partition were written to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingTable {
+    /// The partition.
+    pub part: PlacedPartition,
+    /// Its name in the destination.
+    pub table: String,
+    /// No row of the partition before this offset was written to it.
+    pub from: Offset,
 }
 
 /// Ghosts of a table: rows older than a full snapshot of it that did not refresh them.
@@ -195,9 +229,10 @@ pub trait Sink: Send {
     /// swept only where all was seen of their snapshot. Done twice it changes nothing more.
     fn finish<'a>(&'a mut self, pending: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>>;
 
-    /// The group has offsets in these partitions from now on: to be remembered for
-    /// [`Places::written`], so that a loss of them is noticed.
-    fn stored<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>>;
+    /// The group has committed these offsets: that it has some is to be remembered for
+    /// [`Places::written`], so that a loss of them is noticed; and by a sink that does not keep them
+    /// with its rows, how far they are, for [`Places::applied`].
+    fn stored<'a>(&'a mut self, committed: &'a [(PlacedPartition, Offset)]) -> BoxFuture<'a, Result<(), SinkError>>;
 }
 
 /// What kind of failure it was.

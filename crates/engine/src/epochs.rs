@@ -26,6 +26,17 @@ pub(crate) fn placed(all: &[RecordedEpoch], parts: &[PlacedPartition]) -> Vec<(P
     parts.iter().flat_map(of).collect()
 }
 
+/// Partitions of several incarnations of their topics, those of the last one last: an epoch begins with
+/// each, or it is not read.
+pub(crate) fn latest_last(all: &[RecordedEpoch], mut parts: Vec<PlacedPartition>) -> Vec<PlacedPartition> {
+    let greatest = |part: &PlacedPartition| {
+        let own = all.iter().filter(|epoch| epoch.topic_id == part.topic_id);
+        own.map(|epoch| epoch.boundary.epoch).max().unwrap_or(Epoch::FIRST)
+    };
+    parts.sort_by_key(greatest);
+    parts
+}
+
 /// What is recorded that matters where another epoch is to begin in a partition.
 pub fn recorded(all: &[RecordedEpoch], topic: &str, topic_id: TopicId, partition: i32) -> Recorded {
     let own = all.iter().filter(|epoch| epoch.topic_id == topic_id && epoch.partition == partition);

@@ -17,6 +17,7 @@ use crate::log::{Ends, LogPartition, Member};
 use crate::pipeline::{CHUNKS_AHEAD, Reads, Writes, reads, writes};
 use crate::run::RunError;
 use crate::sinks::clickhouse::{self, ClickHouse, ClickHouseContents};
+use crate::sinks::mysql::{self, MySql, MySqlContents};
 use crate::sinks::postgres::{self, Postgres, PostgresContents};
 use crate::sinks::sqlite::{self, Sqlite, SqliteContents};
 use crate::source::{GroupOffsets, Source, SourceError, SourceFailure};
@@ -99,6 +100,7 @@ pub fn contents(config: &Config) -> Result<Box<dyn Contents>, SinkError> {
         Writes::ClickHouse(clickhouse) => Box::new(ClickHouseContents::new(clickhouse, target)?),
         Writes::Sqlite(sqlite) => Box::new(SqliteContents::new(sqlite, target)),
         Writes::Postgres(postgres) => Box::new(PostgresContents::new(postgres, target)),
+        Writes::MySql(mysql) => Box::new(MySqlContents::new(mysql, target)),
     })
 }
 
@@ -109,6 +111,7 @@ pub async fn epochs(config: &Config) -> Result<Vec<RecordedEpoch>, SinkError> {
         Writes::ClickHouse(clickhouse) => ClickHouse::new(clickhouse, target)?.epochs().await,
         Writes::Sqlite(sqlite) => Sqlite::new(sqlite, target)?.epochs(),
         Writes::Postgres(postgres) => Postgres::new(postgres, target).epochs().await,
+        Writes::MySql(mysql) => MySql::new(mysql, target).epochs().await,
     }
 }
 
@@ -129,6 +132,11 @@ pub async fn record_epochs(config: &Config, epochs: &[RecordedEpoch]) -> Result<
             sink.record_epochs(epochs)
         }
         Writes::Postgres(postgres) => Postgres::new(postgres, target).record_epochs(epochs).await,
+        Writes::MySql(mysql) => {
+            let mut sink = MySql::new(mysql, target);
+            sink.epochs().await?;
+            sink.record_epochs(epochs).await
+        }
     }
 }
 
@@ -169,9 +177,10 @@ pub async fn forget_group(config: &Config, group: &str) -> Result<(), ForgetErro
 /// Removes what a group left in the destination.
 pub async fn forget_places(config: &Config, group: &str) -> Result<(), SinkError> {
     match writes(config) {
-        Writes::ClickHouse(_) => Ok(()),
+        Writes::ClickHouse(clickhouse) => ClickHouse::new(clickhouse, config.target.clone())?.forget_group(group).await,
         Writes::Sqlite(sqlite) => sqlite::scratch::forget_group(&sqlite, group),
         Writes::Postgres(postgres) => postgres::scratch::forget_group(&postgres, group).await,
+        Writes::MySql(mysql) => mysql::scratch::forget_group(&mysql, group).await,
     }
 }
 
@@ -211,6 +220,16 @@ impl Scratch {
                     return Err(error);
                 }
             }
+            (Writes::MySql(mysql), SinkConfig::MySql { address, .. }) => {
+                let database = mysql::scratch::name(mysql.address.database(), name);
+                *address = address.with_database(&database);
+                if let Err(error) = mysql::scratch::make(&mysql, &database).await {
+                    if let Err(also) = mysql::scratch::remove(&mysql, &database).await {
+                        tracing::warn!(error = %also, database, "a scratch database could not be removed");
+                    }
+                    return Err(error);
+                }
+            }
             _ => {}
         }
         Ok(Self { config, live: live.clone() })
@@ -224,6 +243,9 @@ impl Scratch {
             }
             (Writes::Postgres(live), SinkConfig::Postgres { schema, .. }) => {
                 postgres::scratch::remove(&live, schema).await
+            }
+            (Writes::MySql(live), SinkConfig::MySql { address, .. }) => {
+                mysql::scratch::remove(&live, address.database()).await
             }
             // The file goes with its folder.
             _ => Ok(()),

@@ -28,9 +28,13 @@ impl LogPartition {
         (self.end - self.committed.unwrap_or(self.start).max(self.start)).max(0)
     }
 
+    /// Offsets that were removed from the log before the group read them.
+    pub fn removed_unread(&self) -> i64 {
+        self.committed.map_or(0, |committed| (self.start - committed).max(0))
+    }
+
     /// Up to where the pipeline has settled the log: nothing below it can still be on its way to
-    /// the destination. A group that never committed settled nothing, or is not the one that filled
-    /// the destination: then it is the end.
+    /// the destination. A partition without an offset has nothing of it yet: then it is the end.
     pub fn settled(&self) -> Offset {
         self.committed.map_or(self.end, |committed| committed.clamp(self.start, self.end))
     }

@@ -10,6 +10,7 @@ use crate::config::{Config, SinkConfig};
 use crate::kafka::{self, Bound, KafkaConfig, REVOKE_DEADLINE};
 use crate::sampling::{self, Sample};
 use crate::sinks::clickhouse::{self, ClickHouse, ClickHouseConfig, Columns};
+use crate::sinks::mysql::{self, MySql, MySqlConfig};
 use crate::sinks::postgres::{self, Postgres, PostgresConfig};
 use crate::sinks::sqlite::{self, Sqlite, SqliteConfig};
 use crate::source::{Source, SourceError};
@@ -33,6 +34,7 @@ pub fn sink(config: &Config) -> Result<Box<dyn Sink>, SinkError> {
     Ok(match writes(config) {
         Writes::ClickHouse(clickhouse) => Box::new(ClickHouse::new(clickhouse, target)?),
         Writes::Sqlite(sqlite) => Box::new(Sqlite::new(sqlite, target)?),
+        Writes::MySql(mysql) => Box::new(MySql::new(mysql, target)),
         Writes::Postgres(postgres) => Box::new(Postgres::new(postgres, target)),
     })
 }
@@ -56,41 +58,36 @@ pub async fn sample(config: &Config, limit: usize) -> Result<Sample, SourceError
 
 /// The statements that would make what a run makes for the sample: what Settle keeps for itself
 /// first, then the target tables. None where the sample has no table.
-pub fn ddl(config: &Config, sample: &Sample) -> Result<Vec<String>, SinkError> {
-    let mut statements = Vec::new();
-    for rows in sample.batch.tables() {
-        let of_table = match writes(config) {
-            Writes::ClickHouse(to) => {
+pub async fn ddl(config: &Config, sample: &Sample) -> Result<Vec<String>, SinkError> {
+    let target = &config.target;
+    let of_each = |of: &dyn Fn(TableRows<'_>) -> Result<Vec<String>, SinkError>| {
+        sample.batch.tables().map(of).collect::<Result<Vec<_>, _>>().map(|tables| tables.concat())
+    };
+    let (own, of_tables) = match writes(config) {
+        Writes::ClickHouse(to) => {
+            let (database, cluster) = (to.database.as_str(), to.cluster.as_deref());
+            let of_table = |rows: TableRows<'_>| {
                 let seen = sampling::seen(rows);
                 let columns = rows.schema().map_or(Columns::Seen(&seen), |schema| Columns::Schema(schema));
-                clickhouse::table_ddl(
-                    rows.table,
-                    &key(rows),
-                    columns,
-                    &config.target,
-                    &to.database,
-                    to.cluster.as_deref(),
-                )?
-            }
-            Writes::Sqlite(_) => sqlite::create_table_ddl(&config.target, rows)?,
-            Writes::Postgres(to) => postgres::create_table_ddl(&config.target, &to.schema, rows)?,
-        };
-        for statement in of_table {
-            // What tables share is said once.
-            if !statements.contains(&statement) {
-                statements.push(statement);
-            }
+                clickhouse::table_ddl(rows.table, &key(rows), columns, target, database, cluster)
+            };
+            (clickhouse::own_ddl(database, cluster), of_each(&of_table)?)
         }
-    }
-    if statements.is_empty() {
-        return Ok(statements);
-    }
-    let mut all = match writes(config) {
-        Writes::ClickHouse(to) => clickhouse::own_ddl(&to.database, to.cluster.as_deref()),
-        Writes::Sqlite(_) => sqlite::own_tables_ddl(),
-        Writes::Postgres(_) => postgres::own_tables_ddl(),
+        Writes::Sqlite(_) => (sqlite::own_tables_ddl(), of_each(&|rows| sqlite::create_table_ddl(target, rows))?),
+        Writes::MySql(mysql) => {
+            (mysql::own_tables_ddl(), mysql::create_tables_ddl(&mysql, target, &sample.batch).await?)
+        }
+        Writes::Postgres(to) => {
+            let of_table = |rows: TableRows<'_>| postgres::create_table_ddl(target, &to.schema, rows);
+            (postgres::own_tables_ddl(), of_each(&of_table)?)
+        }
     };
-    for statement in statements {
+    if of_tables.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut all = Vec::new();
+    for statement in own.into_iter().chain(of_tables) {
+        // What tables share is said once.
         if !all.contains(&statement) {
             all.push(statement);
         }
@@ -132,6 +129,7 @@ pub(crate) fn reads(config: &Config) -> Reads {
 pub(crate) enum Writes {
     ClickHouse(ClickHouseConfig),
     Sqlite(SqliteConfig),
+    MySql(MySqlConfig),
     Postgres(PostgresConfig),
 }
 
@@ -164,6 +162,10 @@ pub(crate) fn writes(config: &Config) -> Writes {
                 lock_timeout_ms,
                 group,
             })
+        }
+        SinkConfig::MySql { address, unique, key_folding, request_timeout_ms, lock_timeout_ms } => {
+            let group = config.source.group.clone();
+            Writes::MySql(MySqlConfig { address, unique, key_folding, request_timeout_ms, lock_timeout_ms, group })
         }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{ReportFormat, duration};
+use crate::connector::name;
 
 /// `settle connector`
 #[derive(Debug, Args)]
@@ -25,7 +26,7 @@ pub enum ConnectorCommand {
     /// How it and its tasks are; exit 5 where one has failed
     Status {
         /// The connector
-        #[arg(long)]
+        #[arg(long, value_parser = name)]
         name: String,
         /// Form of the status on standard output
         #[arg(long, value_enum, default_value = "human")]
@@ -34,19 +35,19 @@ pub enum ConnectorCommand {
     /// Stop reading; it keeps its place
     Pause {
         /// The connector
-        #[arg(long)]
+        #[arg(long, value_parser = name)]
         name: String,
     },
     /// Go on reading
     Resume {
         /// The connector
-        #[arg(long)]
+        #[arg(long, value_parser = name)]
         name: String,
     },
     /// Start it and its tasks anew
     Restart {
         /// The connector
-        #[arg(long)]
+        #[arg(long, value_parser = name)]
         name: String,
     },
     /// Ask for a snapshot of some tables while it streams
@@ -54,7 +55,7 @@ pub enum ConnectorCommand {
     /// Take it away
     Delete {
         /// The connector
-        #[arg(long)]
+        #[arg(long, value_parser = name)]
         name: String,
         /// PostgreSQL: drop its replication slot and publication too. Its place is lost with them
         #[arg(long)]
@@ -72,7 +73,7 @@ pub enum ConnectorCommand {
 #[derive(Debug, Args)]
 pub struct RegisterArgs {
     /// The connector's name
-    #[arg(long)]
+    #[arg(long, value_parser = name)]
     pub name: String,
     /// The database: postgres://user:password@host:port/database, mysql://… or mariadb://…, or env:NAME, file:PATH
     #[arg(long, value_name = "URL")]
@@ -131,6 +132,9 @@ pub struct RegisterArgs {
     /// Give a connector of that name the new settings
     #[arg(long)]
     pub replace: bool,
+    /// Take a topic prefix or a replication slot that another connector has
+    #[arg(long)]
+    pub shared: bool,
     /// How long to wait until it runs [default: 60s]; 0s does not wait
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub wait: Option<Duration>,
@@ -149,7 +153,7 @@ pub enum Switch {
 #[derive(Debug, Args)]
 pub struct SnapshotArgs {
     /// The connector
-    #[arg(long)]
+    #[arg(long, value_parser = name)]
     pub name: String,
     /// Incremental: in pieces, while changes go on. Blocking: in one piece, while streaming waits
     #[arg(long = "type", value_enum, default_value = "incremental")]

@@ -82,7 +82,7 @@ async fn registers(worker: &Worker, args: &RegisterArgs) -> Exit {
         };
     }
     let wait = args.wait.unwrap_or(Duration::from_secs(60));
-    let manner = Manner { check: !args.no_check, replace: args.replace, wait };
+    let manner = Manner { check: !args.no_check, replace: args.replace, shared: args.shared, wait };
     match register(worker, &configuration, manner).await {
         Ok(registered) => {
             registered.findings.iter().for_each(tell);
@@ -96,7 +96,7 @@ async fn registers(worker: &Worker, args: &RegisterArgs) -> Exit {
             Exit::Done
         }
         Err(error) => {
-            if let RegisterError::Unfit(findings) = &error {
+            if let RegisterError::Unfit(findings) | RegisterError::Taken(findings) = &error {
                 findings.iter().for_each(tell);
             }
             fail(of_register(&error), &error)

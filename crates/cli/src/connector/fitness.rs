@@ -41,6 +41,8 @@ impl Server {
 pub struct Fitness {
     /// The server.
     pub server: Server,
+    /// PostgreSQL: somebody reads the slot at this moment.
+    pub slot_is_read: bool,
     /// There are unsigned bigints among the captured columns.
     pub unsigned: bool,
     /// What is in the way, and what may surprise.

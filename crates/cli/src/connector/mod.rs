@@ -7,6 +7,8 @@ pub mod command;
 mod configuration;
 mod fitness;
 mod mysql;
+mod name;
+mod neighbours;
 mod postgres;
 mod registration;
 mod removal;
@@ -16,6 +18,7 @@ mod worker;
 
 pub use configuration::{Configuration, Settings};
 pub use fitness::{Fitness, Server, inspect};
+pub use name::name;
 pub use registration::{Manner, Outcome, RegisterError, Registered, prepare, register, wait_running};
 pub use removal::{RemovalError, delete, drop_slot};
 pub use signal::{SignalError, Snapshot, SnapshotKind, signal, source_of};

@@ -68,7 +68,7 @@ pub(super) async fn inspect(session: &mut Session, wanted: &Configuration) -> Re
             "delete and update the child rows with statements of their own",
         ));
     }
-    Ok(Fitness { server, unsigned: !unsigned.is_empty(), findings })
+    Ok(Fitness { server, slot_is_read: false, unsigned: !unsigned.is_empty(), findings })
 }
 
 /// What the log must hold.

@@ -32,7 +32,7 @@ struct Table {
 }
 
 pub(super) async fn inspect(session: &mut Session, wanted: &Configuration) -> Result<Fitness, DatabaseError> {
-    let mut findings = server(session, wanted).await?;
+    let (mut findings, slot_is_read) = server(session, wanted).await?;
     let tables = tables(session).await?;
     let all: Vec<Captured> = tables.iter().map(|table| table.captured.clone()).collect();
     findings.extend(of_tables(wanted, Server::Postgres, &all));
@@ -70,11 +70,12 @@ pub(super) async fn inspect(session: &mut Session, wanted: &Configuration) -> Re
             format!("let the owner run: CREATE PUBLICATION {} FOR TABLE {}", wanted.publication(), foreign.join(", ")),
         ));
     }
-    Ok(Fitness { server: Server::Postgres, unsigned: false, findings })
+    Ok(Fitness { server: Server::Postgres, slot_is_read, unsigned: false, findings })
 }
 
-async fn server(session: &mut Session, wanted: &Configuration) -> Result<Vec<Finding>, DatabaseError> {
+async fn server(session: &mut Session, wanted: &Configuration) -> Result<(Vec<Finding>, bool), DatabaseError> {
     let mut findings = Vec::new();
+    let mut slot_is_read = false;
     let level = session.value("SHOW wal_level").await?.unwrap_or_default();
     if level != "logical" {
         findings.push(Finding::error(
@@ -104,10 +105,18 @@ async fn server(session: &mut Session, wanted: &Configuration) -> Result<Vec<Fin
                 "choose a name with --slot",
             ));
         }
-        // Of this connector where it is registered already; else of one that was deleted.
+        // Of this connector where it is registered already.
+        Some([_, Some(active)]) if active == "t" => {
+            slot_is_read = true;
+            findings.push(Finding::warning(
+                format!("slot {} is there, and is being read", wanted.slot()),
+                "by this connector where it is registered already; else choose another --slot",
+            ));
+        }
+        // Or of one that was deleted.
         Some(_) => findings.push(Finding::note(format!("slot {} is there and will be used", wanted.slot()))),
     }
-    Ok(findings)
+    Ok((findings, slot_is_read))
 }
 
 async fn tables(session: &mut Session) -> Result<Vec<Table>, DatabaseError> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use settle_engine::finding::Finding;
 use tokio::time::Instant;
 
-use crate::connector::{Configuration, Fitness, Server, Settings, Worker, WorkerError, inspect};
+use crate::connector::{Configuration, Fitness, Server, Settings, Worker, WorkerError, inspect, neighbours};
 use crate::database::DatabaseError;
 
 const PAUSE: Duration = Duration::from_millis(200);
@@ -17,13 +17,15 @@ pub struct Manner {
     pub check: bool,
     /// Give a connector of that name other settings.
     pub replace: bool,
+    /// Take a topic prefix, or a slot, that another connector has.
+    pub shared: bool,
     /// How long to wait until it runs; not at all where zero.
     pub wait: Duration,
 }
 
 impl Default for Manner {
     fn default() -> Self {
-        Self { check: true, replace: false, wait: Duration::from_secs(60) }
+        Self { check: true, replace: false, shared: false, wait: Duration::from_secs(60) }
     }
 }
 
@@ -61,6 +63,9 @@ pub enum RegisterError {
     /// The database does not do what is needed.
     #[error("the database is not fit to be captured (--no-check registers all the same)")]
     Unfit(Vec<Finding>),
+    /// Another connector has what is wanted.
+    #[error("another connector would be disturbed (--shared registers all the same)")]
+    Taken(Vec<Finding>),
     /// The worker.
     #[error(transparent)]
     Worker(#[from] WorkerError),
@@ -97,7 +102,12 @@ pub enum RegisterError {
 pub async fn prepare(configuration: &Configuration, check: bool) -> Result<(Settings, Fitness), RegisterError> {
     let fitness = match check {
         true => inspect(configuration).await?,
-        false => Fitness { server: Server::of_url(configuration), unsigned: false, findings: Vec::new() },
+        false => Fitness {
+            server: Server::of_url(configuration),
+            slot_is_read: false,
+            unsigned: false,
+            findings: Vec::new(),
+        },
     };
     // Precise bytes do not say that they are a number where no schema comes with them.
     let unsigned = fitness.unsigned && configuration.schemas;
@@ -124,6 +134,16 @@ pub async fn register(
         Some(_) if manner.replace => Outcome::Replaced,
         Some(differences) => return Err(RegisterError::Exists { name: name.clone(), differences }),
     };
+    // One that is there as it is wanted takes nothing new.
+    if outcome != Outcome::Unchanged && !manner.shared {
+        let mut taken = neighbours::conflicts(name, &settings, &worker.connectors().await?);
+        if fitness.slot_is_read && taken.is_empty() {
+            taken.extend(neighbours::slot_in_use(&settings, there.as_ref()));
+        }
+        if !taken.is_empty() {
+            return Err(RegisterError::Taken(taken));
+        }
+    }
     if outcome != Outcome::Unchanged {
         worker.validate(name, &settings).await?;
         worker.put(name, &settings).await?;

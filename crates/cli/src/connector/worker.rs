@@ -104,6 +104,17 @@ struct Plugin {
     version: Option<String>,
 }
 
+/// A connector in the list of all.
+#[derive(Deserialize)]
+struct Expanded {
+    info: Info,
+}
+
+#[derive(Deserialize)]
+struct Info {
+    config: BTreeMap<String, String>,
+}
+
 /// What a connector says of settings.
 #[derive(Deserialize)]
 struct Validation {
@@ -182,6 +193,12 @@ impl Worker {
             Err(WorkerError::Refused { status: 404, .. }) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// The settings of all connectors, by name.
+    pub async fn connectors(&self) -> Result<BTreeMap<String, Settings>, WorkerError> {
+        let all: BTreeMap<String, Expanded> = self.ask(Method::GET, &["connectors?expand=info"], None).await?;
+        Ok(all.into_iter().map(|(name, expanded)| (name, Settings::of(expanded.info.config))).collect())
     }
 
     /// Makes the connector, or gives it other settings.

@@ -15,6 +15,7 @@ use settle_engine::dead_letter::{Contents, DeadLetterLog, Entry, Found, Resoluti
 
 use crate::args::{DlqArgs, DlqCommand, Filter};
 use crate::exit::{self, Exit, fail};
+use crate::run::look_at_dead_letters;
 
 /// Letters that are marked at once.
 const MARKED: usize = 1_000;
@@ -37,6 +38,9 @@ pub fn execute(path: &Path, args: &DlqArgs) -> Exit {
             );
             return Exit::Usage;
         };
+        if let Err(exit) = look_at_dead_letters(&config).await {
+            return exit;
+        }
         let log = DeadLetterLog::new(dlq, &config.source.group);
         run(&config, log, args).await
     })

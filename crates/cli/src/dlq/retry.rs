@@ -1,6 +1,6 @@
 //! `settle dlq retry`
 
-use settle_core::sink::SinkError;
+use settle_core::sink::{Guarantee, SinkError};
 use settle_engine::config::Config;
 use settle_engine::dead_letter::retry::{Fate, Retried, retry};
 use settle_engine::dead_letter::{Contents, DeadLetterLog, Entry, Found, Resolution};
@@ -39,6 +39,7 @@ pub(super) async fn run(
     let mut beside = config.clone();
     beside.source.group = throwaway(&config.source.group, "retry", 1);
     let mut sink = pipeline::sink(&beside)?;
+    let guarantee = sink.guarantee();
     let (retried, error) = match retry(&mut *sink, letters, &meant).await {
         Ok(retried) => (retried, None),
         Err((retried, error)) => (retried, Some(error)),
@@ -52,14 +53,24 @@ pub(super) async fn run(
     for settled in settled.chunks(MARKED) {
         log.resolve(settled, Resolution::Retried).await?;
     }
-    Ok(report(letters, &retried, settled.len(), meant.len(), error.as_ref()))
+    Ok(report(letters, &retried, settled.len(), meant.len(), guarantee, error.as_ref()))
 }
 
-fn report(letters: &[Found], retried: &Retried, settled: usize, meant: usize, error: Option<&SinkError>) -> Exit {
-    print(&format!(
-        "retried {settled} of {meant}: {} rows applied, {} stale (the destination has as new or newer), {} superseded\n",
-        retried.applied, retried.stale, retried.superseded
-    ));
+fn report(
+    letters: &[Found],
+    retried: &Retried,
+    settled: usize,
+    meant: usize,
+    guarantee: Guarantee,
+    error: Option<&SinkError>,
+) -> Exit {
+    let Retried { applied, stale, superseded, .. } = retried;
+    let rows = match guarantee {
+        // It cannot know which of them are stale.
+        Guarantee::Versioned => format!("{applied} rows written (one that the destination has as new or newer stays)"),
+        _ => format!("{applied} rows applied, {stale} stale (the destination has as new or newer)"),
+    };
+    print(&format!("retried {settled} of {meant}: {rows}, {superseded} superseded\n"));
     let mut listed = 0;
     for (at, fate) in &retried.fates {
         let Fate::Stays(reason) = fate else { continue };

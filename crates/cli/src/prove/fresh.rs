@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use settle_core::change::TableName;
-use settle_core::position::TopicId;
+use settle_core::position::{Offset, TopicId};
 use settle_core::sink::{
     BoxFuture, Durable, Guarantee, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
 };
 use settle_engine::config::Config;
+use settle_engine::config::target::OnResnapshot;
 use settle_engine::contents::TargetTable;
 use settle_engine::inspection::{self, Scratch};
 use settle_engine::log::{Ends, LogPartition};
@@ -18,7 +19,7 @@ use settle_engine::pipeline;
 use settle_engine::shutdown::Shutdown;
 use tokio::sync::Mutex;
 
-use super::looks::{LookId, Looks};
+use super::looks::{Difference, LookId, Looks};
 use super::observer::{Watched, look};
 use super::pass::Into;
 use super::{Verdict, begins_late, finished, pass, read_since, text};
@@ -64,23 +65,32 @@ async fn in_scratch(
     let mut live = inspection::contents(config).map_err(of_sink)?;
     let mut seen = Vec::new();
     let tables = std::mem::take(&mut *tables.lock().await);
-    for (at, (_, table)) in tables.into_iter().enumerate() {
+    for (at, (source, table)) in tables.into_iter().enumerate() {
         let id = |look| LookId { table: at, look };
         let before = look(&mut *anew, &mut looks, id(0), &table, None).await.map_err(of_sink)?.unwrap_or_default();
         let after = look(&mut *live, &mut looks, id(1), &table, Some(&before.columns)).await.map_err(of_sink)?;
-        seen.push((Watched { table, before }, after.unwrap_or_default()));
+        seen.push((source, Watched { table, before }, after.unwrap_or_default()));
     }
     // After the looks: it explains what the live pipeline wrote until then.
     let since = read_since(config, ends, shutdown).await?;
     let is_whole = !log.iter().any(begins_late);
     let mut verdicts = Vec::with_capacity(seen.len());
-    for (at, (watched, after)) in seen.into_iter().enumerate() {
+    let mut perhaps_swept = Vec::new();
+    for (at, (source, watched, after)) in seen.into_iter().enumerate() {
         // A row that the log does not have may be older than what is left of it.
         let left_out = |was, is| since.explains(&watched.table.name, was, is) || !is_whole && was.is_none();
         let compared = looks.compare(at, (0, 1), left_out).map_err(|error| fail(Exit::Bug, &error))?;
+        let name = source.to_string();
+        if compared.named.iter().any(|(_, how)| *how == Difference::OnlyBefore)
+            && report.possible_ghosts.contains(&name)
+            && config.target.on_resnapshot(&source) != OnResnapshot::Sweep
+        {
+            perhaps_swept.push(name);
+        }
         verdicts.push(Verdict { watched, after, compared });
     }
     print!("{}", text::verdicts(&verdicts, text::Told::AppliedAnew));
+    print!("{}", text::perhaps_swept(&perhaps_swept));
     let agrees = verdicts.iter().all(|verdict| verdict.compared.differing == 0);
     print!("{}", text::end_of_fresh(agrees, is_whole));
     Ok(if agrees { Exit::Done } else { Exit::Contract })
@@ -130,7 +140,7 @@ impl Sink for Listed {
     }
 
     /// The groups of a proof are gone after it: nothing of them is to be remembered.
-    fn stored<'a>(&'a mut self, _: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>> {
+    fn stored<'a>(&'a mut self, _: &'a [(PlacedPartition, Offset)]) -> BoxFuture<'a, Result<(), SinkError>> {
         Box::pin(async { Ok(()) })
     }
 }

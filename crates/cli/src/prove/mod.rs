@@ -17,7 +17,7 @@ pub(crate) use pass::throwaway;
 use std::path::Path;
 use std::sync::Arc;
 
-use settle_core::sink::Guarantee;
+use settle_core::sink::{Guarantee, SinkError};
 use settle_engine::config::Config;
 use settle_engine::contents::Look;
 use settle_engine::log::{Ends, LogPartition};
@@ -60,6 +60,7 @@ async fn prove(config: &Config, args: &ProveArgs) -> Result<Exit, Exit> {
     refuse_without_guard(config, "prove")?;
     let log = inspection::survey(config).await.map_err(|error| fail(exit::of_source(&error), &error))?;
     inspection::refuse_made_anew(config, &log).await.map_err(|error| fail(exit::of_run(&error), &error))?;
+    refuse_unrun(config, &log).await?;
     let ends: Ends = log.iter().map(|part| (part.partition.clone(), part.settled())).collect();
     print!("{}", text::log(&log, &config.source.group));
     if args.fresh {
@@ -86,12 +87,17 @@ async fn replay(
 ) -> Result<bool, Exit> {
     let mut as_another = config.clone();
     as_another.source.group = pass::throwaway(&config.source.group, "prove", number);
+    // What the live destination lacks is told, and not made.
+    as_another.target.create = false;
     let sink = pipeline::sink(&as_another).map_err(|error| fail(exit::of_sink(&error), &error))?;
     let guarantee = sink.guarantee();
     let sink = Box::new(Observed { sink, observer: observer.clone() });
     let ended = pass::replay(&as_another, ends, Into::Live(sink), shutdown.clone()).await?;
     let report = finished(ended)?;
     println!("\nreplay {number} of {times}, as a new group:{}", text::tally(&report.tally, guarantee));
+    if number == 1 {
+        print!("{}", text::possible_ghosts(&report.possible_ghosts));
+    }
     let mut observer = observer.lock().await;
     let looks = observer.look_again().await.map_err(|error| fail(exit::of_sink(&error), &error))?;
     let since = read_since(config, ends, shutdown).await?;
@@ -128,6 +134,30 @@ pub(crate) fn finished(Ended { report, error }: Ended) -> Result<settle_engine::
         }
         None => Ok(report),
     }
+}
+
+/// A proof compares what a run has applied. Where none has, it would fill the destination instead,
+/// which may be the wrong one.
+async fn refuse_unrun(config: &Config, log: &[LogPartition]) -> Result<(), Exit> {
+    let group = &config.source.group;
+    if log.iter().all(|part| part.committed.is_none()) {
+        eprintln!(
+            "settle: nothing to prove: the group {group} has no offset in what [source] reads, so no run has applied \
+             anything as it; let `settle run` do so first. If one did as another group, name that one as `group` in [source]"
+        );
+        return Err(Exit::Contract);
+    }
+    let of_sink = |error: SinkError| fail(exit::of_sink(&error), &error);
+    let mut contents = inspection::contents(config).map_err(of_sink)?;
+    if contents.facts().await.map_err(of_sink)?.is_empty() {
+        eprintln!(
+            "settle: nothing to prove: {} holds nothing of any run, though the group {group} has offsets: it is a new one, \
+             was lost, or is the wrong one. Name the right one in [sink]; to fill this one, run under a new group",
+            config.sink.address()
+        );
+        return Err(Exit::Contract);
+    }
+    Ok(())
 }
 
 /// A record may come twice only where the destination tells an older one from a newer one.

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use settle_core::batch::Batch;
-use settle_core::position::TopicId;
+use settle_core::position::{Offset, TopicId};
 use settle_core::sink::{
     BoxFuture, Durable, FailureKind, Guarantee, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
 };
@@ -64,7 +64,12 @@ impl Observer {
             return Ok(());
         }
         let id = LookId { table: self.watched.len(), look: self.look };
-        let before = look(&mut *self.contents, &mut self.looks, id, &table, None).await?.unwrap_or_default();
+        let Some(before) = look(&mut *self.contents, &mut self.looks, id, &table, None).await? else {
+            let context = "the destination has no such table, though the group has read records of it: it was removed, or \
+                           this is the wrong destination. A proof makes none; to fill it, read the log again (settle \
+                           replay, or a run under a new group)";
+            return Err(SinkError::new(FailureKind::Contract, format!("look at table {}", table.name), context));
+        };
         self.watched.push(Watched { table, before });
         Ok(())
     }
@@ -73,7 +78,6 @@ impl Observer {
     pub(super) async fn look_again(&mut self) -> Result<Vec<Look>, SinkError> {
         let mut looks = Vec::with_capacity(self.watched.len());
         for (at, Watched { table, before, .. }) in self.watched.iter().enumerate() {
-            // A table that was not there before the replay had no columns to be digested.
             let columns = Some(before.columns.as_slice()).filter(|columns| !columns.is_empty());
             let id = LookId { table: at, look: self.look + 1 };
             looks.push(look(&mut *self.contents, &mut self.looks, id, table, columns).await?.unwrap_or_default());
@@ -139,7 +143,7 @@ impl Sink for Observed {
     }
 
     /// The groups of a proof are gone after it: nothing of them is to be remembered.
-    fn stored<'a>(&'a mut self, _: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>> {
+    fn stored<'a>(&'a mut self, _: &'a [(PlacedPartition, Offset)]) -> BoxFuture<'a, Result<(), SinkError>> {
         Box::pin(async { Ok(()) })
     }
 }

@@ -63,6 +63,30 @@ pub(super) fn tally(tally: &Tally, guarantee: Guarantee) -> String {
     wrapped(&parts)
 }
 
+/// Tables of which the log holds a full snapshot taken again.
+pub(super) fn possible_ghosts(tables: &[String]) -> String {
+    match tables {
+        [] => String::new(),
+        tables => format!(
+            "full snapshots taken again, behind a gap that may hide deletes:\n  {}\n(a replay sweeps nothing: `settle run` does, or \
+             reports)\n",
+            tables.join(", ")
+        ),
+    }
+}
+
+/// Rows that the log has and the destination has not, in tables that an earlier configuration may have swept.
+pub(super) fn perhaps_swept(tables: &[String]) -> String {
+    match tables {
+        [] => String::new(),
+        tables => format!(
+            "rows that only the log has may have been swept: it has a full snapshot taken\nagain of {}, and\n\
+             on_resnapshot = \"sweep\" is not set there now; set it as it was, and prove again\n",
+            tables.join(", ")
+        ),
+    }
+}
+
 /// Parts with commas between, on as many lines as it takes.
 fn wrapped(parts: &[String]) -> String {
     let (mut text, mut width) = (String::new(), usize::MAX);
@@ -118,7 +142,11 @@ pub(super) fn verdicts(verdicts: &[Verdict], told: Told) -> String {
     }
     let left_out: u64 = verdicts.iter().map(|verdict| verdict.compared.left_out).sum();
     if left_out > 0 {
-        let _ = writeln!(text, "left out: {} that the live pipeline changed since", counted(left_out, "key"));
+        let _ = writeln!(
+            text,
+            "left out: {} of which the log has records behind the replayed ones",
+            counted(left_out, "key")
+        );
     }
     text
 }

@@ -278,7 +278,8 @@ async fn what_ddl_prints_for_clickhouse_is_all_that_a_run_needs() {
     let database = live.database.database().to_owned();
     live.database.query(&format!("DROP DATABASE `{database}`")).await;
     live.stage.reconfigure("[sink]\n", "[sink]\ncreate = false\n");
-    let made = live.stage.settle(&["ddl"]).output().unwrap();
+    // However many records may be asked for.
+    let made = live.stage.settle(&["ddl", "--sample", &usize::MAX.to_string()]).output().unwrap();
     let text = String::from_utf8(made.stdout).unwrap();
     for statement in text.split(";\n").map(str::trim).filter(|statement| !statement.is_empty()) {
         Client::new().query(statement).await;

@@ -69,7 +69,11 @@ impl Shop {
     }
 
     fn settle_at(&self, connect: &str, subcommand: &str, more: &[&str]) -> Output {
-        let mut args = vec!["connector", subcommand, "--connect", connect, "--name", &self.name];
+        self.settle_as(&self.name, connect, subcommand, more)
+    }
+
+    fn settle_as(&self, name: &str, connect: &str, subcommand: &str, more: &[&str]) -> Output {
+        let mut args = vec!["connector", subcommand, "--connect", connect, "--name", name];
         args.extend(more);
         let output = self.stage.settle(&args).env("SHOP_URL", &self.url).output().unwrap();
         for text in [&output.stdout, &output.stderr] {
@@ -222,6 +226,105 @@ async fn another_connector_of_the_same_name_is_replaced_only_when_asked() {
     assert_said(&output, 5, &["with other settings", "table.include.list: \"public.orders\" there", "--replace"]);
     let output = shop.settle("register", &[&url[..], &["--replace"]].concat());
     assert_said(&output, 0, &["has its new settings, and runs"]);
+}
+
+/// Columns of the products whose values need words of their own without a schema, as SQLite keeps
+/// them and as the source has them.
+const PRODUCTS: [(&str, &str, &str, &str); 10] = [
+    ("product_id", "INTEGER", "product_id", "product_id::text"),
+    ("active", "BOOLEAN", "active", "active::int::text"),
+    ("price", "TEXT", "price", "price::text"),
+    ("picture", "BLOB", "lower(hex(picture))", "coalesce(encode(picture, 'hex'), '')"),
+    ("tags", "TEXT", "tags", "tags::text"),
+    ("released", "DATE", "released", "released::text"),
+    ("opens", "TIME(6)", "opens", "to_char(opens, 'HH24:MI:SS.US')"),
+    ("created", "TIMESTAMP(6)", "created", "to_char(created, 'YYYY-MM-DD HH24:MI:SS.US')"),
+    ("seen_ms", "TIMESTAMP(3)", "seen_ms", "to_char(seen_ms, 'YYYY-MM-DD HH24:MI:SS.US')"),
+    ("changed", "TIMESTAMP(6)", "changed", "to_char(changed AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')"),
+];
+
+#[tokio::test]
+async fn without_schemas_records_carry_none_and_a_run_settles_them_as_register_says() {
+    let mut shop = Shop::postgres().await;
+    let output = shop.register(&["--schemas", "off", "--tables", "products"]);
+    let (code, text) = said(&output);
+    assert_eq!(code, 0, "{text}");
+    shop.execute("UPDATE products SET picture = NULL, changed = '2024-02-29 23:59:59.999999+00' WHERE product_id = 2")
+        .await;
+    let streamed = |record: &Record| {
+        let value: Value = serde_json::from_slice(record.payload.as_ref().unwrap()).unwrap();
+        value["op"] == "u"
+    };
+    let products = shop.topic("public.products", |records| records.iter().any(streamed)).await;
+    for record in &products {
+        let key: Value = serde_json::from_slice(record.key.as_ref().unwrap()).unwrap();
+        let value: Value = serde_json::from_slice(record.payload.as_ref().unwrap()).unwrap();
+        assert!(key["product_id"].is_number() && value["after"].is_object(), "{key} {value}");
+        assert!(key.get("schema").is_none() && value.get("schema").is_none(), "{key} {value}");
+    }
+
+    let section = &text[text.find("# settle.toml").expect("what a run needs")..];
+    let columns: String = PRODUCTS.iter().map(|(name, kind, ..)| format!("{name} = \"{kind}\"\n")).collect();
+    let sink = "[sink]\nkind = \"sqlite\"\npath = \"shop.db\"\n";
+    shop.stage.write("settle.toml", &format!("{section}{sink}[tables.\"public.products\".columns]\n{columns}"));
+    assert_eq!(shop.stage.run(&["--until-end"]).dead_lettered, 0);
+
+    let list = |at: fn(&(&str, &str, &'static str, &'static str)) -> &'static str| {
+        PRODUCTS.iter().map(at).collect::<Vec<_>>().join(", ")
+    };
+    let expected =
+        shop.rows(&format!("SELECT {} FROM products ORDER BY products.product_id", list(|column| column.3))).await;
+    let connection = rusqlite::Connection::open(shop.stage.path("shop.db")).unwrap();
+    let casts: Vec<String> =
+        list(|column| column.2).split(", ").map(|column| format!("CAST({column} AS TEXT)")).collect();
+    let mut select =
+        connection.prepare(&format!("SELECT {} FROM products ORDER BY product_id", casts.join(", "))).unwrap();
+    let row =
+        |row: &rusqlite::Row<'_>| (0..PRODUCTS.len()).map(|at| row.get(at)).collect::<Result<Vec<Option<String>>, _>>();
+    let actual: Vec<Vec<Option<String>>> = select.query_map([], row).unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!(actual.len(), 20);
+    assert_eq!(actual, expected);
+}
+
+#[tokio::test]
+async fn a_prefix_or_a_slot_that_another_connector_has_is_taken_only_when_asked() {
+    let shop = Shop::postgres().await;
+    let first = ["--url", "env:SHOP_URL", "--replication-factor", "1", "--tables", "orders"];
+    assert_said(&shop.settle("register", &first), 0, &["is registered, and runs"]);
+    let slot = shop.configuration().slot();
+    let other = unique("conn");
+    let register = |more: &[&str]| {
+        shop.settle_as(&other, services::connect(), "register", &[&first[..], &["--prefix", &shop.name], more].concat())
+    };
+    assert_said(
+        &register(&["--slot", &slot]),
+        5,
+        &[
+            &format!("topic prefix {0} is that of connector {0}", shop.name),
+            &format!("slot {slot} is that of connector {}", shop.name),
+            "another connector would be disturbed (--shared registers all the same)",
+        ],
+    );
+    assert_eq!(Client::shared().status(&other).await, None);
+    // Where its reader is on no worker that is asked, the database tells.
+    let wanted = Configuration { name: other.clone(), slot: Some(slot), ..shop.configuration() };
+    let look = async || connector::inspect(&wanted).await.unwrap();
+    crate::child::until("the slot is read", look, |fitness| fitness.slot_is_read).await;
+    assert_said(&register(&["--shared"]), 0, &["is registered, and runs"]);
+    // One that stays as it is takes nothing from anybody.
+    assert_said(&shop.settle("register", &first), 0, &["was registered already, with the same settings"]);
+    Client::shared().delete(&other).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_name_that_no_worker_takes_is_told() {
+    let stage = Stage::new();
+    for name in ["brk/odd na", "a%b", "..", "a\\b"] {
+        let args = ["connector", "status", "--connect", services::connect(), "--name", name];
+        let (code, text) = said(&stage.settle(&args).output().unwrap());
+        assert_eq!(code, 2, "{name}: {text}");
+        assert!(text.contains("a connector") && !text.contains("none of Connect's"), "{name}: {text}");
+    }
 }
 
 #[tokio::test]

@@ -293,7 +293,7 @@ async fn what_a_live_run_changes_meanwhile_is_left_out() {
         proxy.pass();
         let (code, text) = ended(proof).await;
         assert_eq!(code, 0, "{text}");
-        assert!(text.contains("that the live pipeline changed since"), "{text}");
+        assert!(text.contains("of which the log has records behind the replayed ones"), "{text}");
     }
     run.signal(Signal::SIGTERM);
     run.wait();
@@ -321,4 +321,72 @@ async fn a_proof_that_is_broken_off_leaves_nothing_behind() {
         assert_no_trace(&live).await;
     }
     live.assert_equals_source("two proofs that were broken off").await;
+}
+
+/// The tables of a SQLite database.
+fn tables(stage: &Stage) -> Vec<String> {
+    let connection = Connection::open(stage.path("shop.db")).unwrap();
+    let mut select = connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").unwrap();
+    select.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
+}
+
+#[test]
+fn where_nothing_was_ever_applied_there_is_nothing_to_prove_and_nothing_is_made() {
+    let shop = customers();
+    let refused = |stage: &Stage, args: &[&str], told: &str| {
+        let before = files(&stage.path(""));
+        let (code, text) = stage.said(args);
+        assert_eq!(code, 5, "{args:?}: {text}");
+        assert!(text.contains(told), "{args:?}: {text}");
+        assert_eq!(files(&stage.path("")), before, "{args:?}");
+    };
+    for args in [&["prove", "--times", "1"][..], &["prove", "--fresh"]] {
+        let stage = Stage::new();
+        stage.capture_into_sqlite(&shop, &shop.lines(), 100);
+        refused(&stage, args, "nothing to prove: the group g has no offset");
+        // Another database is there, which is not ours.
+        Connection::open(stage.path("shop.db")).unwrap().execute_batch("CREATE TABLE mine (a)").unwrap();
+        refused(&stage, args, "nothing to prove: the group g has no offset");
+        assert_eq!(tables(&stage), ["mine"]);
+        // The pipeline ran, and its destination is gone.
+        std::fs::remove_file(stage.path("shop.db")).unwrap();
+        stage.run(&["--until-end"]);
+        std::fs::remove_file(stage.path("shop.db")).unwrap();
+        refused(&stage, args, "holds nothing of any run, though the group g has offsets");
+    }
+    let stage = settled(&shop);
+    Connection::open(stage.path("shop.db")).unwrap().execute_batch("DROP TABLE customers").unwrap();
+    let before = tables(&stage);
+    refused(&stage, &["prove"], "look at table customers: the destination has no such table");
+    assert_eq!(tables(&stage), before);
+    assert_eq!(groups(&stage), ["g"], "no place of a group of the proof");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_clickhouse_too_a_proof_of_nothing_makes_nothing() {
+    let shop = customers();
+    let live = Live::of(shop, &shop.lines(), "").await;
+    let made = async || {
+        let sql = "SELECT name FROM system.tables WHERE database = currentDatabase() ORDER BY name";
+        live.database.rows(sql).await
+    };
+    let (code, text) = live.stage.said(&["prove", "--times", "1"]);
+    assert_eq!(code, 5, "{text}");
+    assert!(text.contains("nothing to prove: the group") && text.contains("has no offset"), "{text}");
+    assert!(made().await.is_empty());
+    live.stage.run(&["--until-end"]);
+    live.database.query("DROP TABLE customers SYNC").await;
+    let before = made().await;
+    let (code, text) = live.stage.said(&["prove", "--times", "1"]);
+    assert_eq!(code, 5, "{text}");
+    assert!(text.contains("look at table customers: the destination has no such table"), "{text}");
+    assert_eq!(made().await, before);
+    for row in &before {
+        let what = if row[0].ends_with("_current") { "VIEW" } else { "TABLE" };
+        live.database.query(&format!("DROP {what} `{}` SYNC", row[0])).await;
+    }
+    let (code, text) = live.stage.said(&["prove", "--times", "1"]);
+    assert_eq!(code, 5, "{text}");
+    assert!(text.contains("holds nothing of any run"), "{text}");
+    assert!(made().await.is_empty());
 }

@@ -249,6 +249,23 @@ fn restarts_change_nothing() {
 }
 
 #[test]
+fn whatever_count_stands_beside_an_offset_is_read() {
+    let line = lane_at(&[change(900, 10), change(950, 500), change(40, 100)])
+        .standing(TopicId::of_first_line("t", b""), 3, 1)
+        .line();
+    let dip = line.find("\"dip\":[").expect("a stretch below the greatest position");
+    let mut parts: Vec<String> = line[dip + 7..].split(',').map(str::to_owned).collect();
+    parts[2] = u64::MAX.to_string();
+    let line = format!("{}{}", &line[..dip + 7], parts.join(","));
+    let standing = Standing::parse(&line).unwrap().expect("what was kept");
+    assert_eq!(standing.marks[0].dip.map(|dip| dip.count), Some(u64::MAX), "{line}");
+    let past = Past { floors: &[], boundaries: &[], marks: &standing.marks };
+    let mut lane = Lane::behind(Partition::new("t", 0), 3, past, LoneTombstones::Refuse);
+    let refusal = lane.feed(change(41, 100).at(0, 3)).unwrap_err();
+    assert!(matches!(new_log(&refusal).why, Why::Longer { .. }), "{refusal}");
+}
+
+#[test]
 fn what_is_kept_with_an_offset_is_of_the_records_before_it() {
     let mut lane = lane_at(&[change(900, 10), change(950, 12)]);
     let id = TopicId::of_first_line("t", b"");

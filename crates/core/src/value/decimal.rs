@@ -5,6 +5,7 @@ use std::fmt;
 use num_bigint::{BigInt, Sign};
 
 use super::error::ValueError;
+use super::exact::MAX_SCALE;
 use super::kind::Kind;
 
 /// A decimal number, exact: `unscaled / 10^scale`.
@@ -75,6 +76,10 @@ impl Decimal {
     /// The same number with exactly the kind's scale, if it has the digits for it. A negative
     /// scale counts zeros before the point; the result then has scale 0.
     pub(super) fn fit(self, precision: u32, scale: i32, kind: &Kind) -> Result<Self, ValueError> {
+        // A declared type may say any scale: none may make us write out its zeros.
+        if !(-MAX_SCALE..=MAX_SCALE).contains(&scale) {
+            return Err(ValueError::range(kind));
+        }
         let wanted = u32::try_from(scale).unwrap_or(0);
         let zeros = if scale < 0 { scale.unsigned_abs() } else { 0 };
         let fitted = self.rescaled(wanted, precision.saturating_add(zeros), kind)?;

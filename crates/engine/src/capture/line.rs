@@ -35,8 +35,9 @@ pub(super) fn parse(text: &str) -> Result<Record, String> {
             format!("not a captured record ({e})")
         }
     })?;
-    if line.offset < 0 || line.partition < 0 {
-        return Err("a negative partition or offset".to_owned());
+    // What is committed is the next offset, so the last number of all is none.
+    if !(0..i64::MAX).contains(&line.offset) || line.partition < 0 {
+        return Err("a partition or an offset that no log has".to_owned());
     }
     let flat = line.headers.unwrap_or_default();
     if !flat.len().is_multiple_of(2) {
@@ -90,6 +91,17 @@ mod tests {
         assert_eq!(record.header("a"), Some(&b"1"[..]));
         assert_eq!(record.header("b"), None);
         assert_eq!(record.headers.len(), 2);
+    }
+
+    #[test]
+    fn an_offset_must_have_a_next_one() {
+        let at = |offset: i64| {
+            parse(&format!(r#"{{"topic":"t","partition":0,"offset":{offset},"key":"k","payload":null}}"#))
+        };
+        assert_eq!(at(i64::MAX - 1).unwrap().offset, i64::MAX - 1);
+        for offset in [i64::MAX, -1, i64::MIN] {
+            assert_eq!(at(offset).unwrap_err(), "a partition or an offset that no log has", "{offset}");
+        }
     }
 
     #[test]

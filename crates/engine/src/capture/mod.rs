@@ -7,6 +7,7 @@ mod form;
 mod line;
 mod offsets;
 mod outlook;
+mod short;
 mod survey;
 mod window;
 
@@ -117,6 +118,9 @@ fn read_all(
     if config.paths.is_empty() {
         let mut reader = Reader::new("standard input".to_owned(), config, None, window, deliver);
         return reader.read(&mut std::io::stdin().lock());
+    }
+    if let Window::Whole = window {
+        short::refuse(config, files)?;
     }
     read_files(config, files, window, false, deliver)
 }

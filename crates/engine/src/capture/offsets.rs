@@ -63,10 +63,24 @@ impl OffsetFile {
             let id = line.topic_id.parse().map_err(|e| {
                 failed(&path, &format!("holds a topic id that is none ({e}); move it away to start from the beginning"))
             })?;
+            if line.offset < 0 {
+                return Err(failed(&path, "holds an offset below 0; move it away to start from the beginning"));
+            }
             let committed = Committed { topic_id: TopicId(id), offset: line.offset, standing: line.standing };
             state.committed.insert(Partition::new(line.topic, line.partition), committed);
         }
         Ok(Self { path, state: Mutex::new(state) })
+    }
+
+    /// Where the group stands in every partition that it has read.
+    pub(super) fn committed(&self) -> BTreeMap<Partition, Offset> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.committed.iter().map(|(partition, committed)| (partition.clone(), committed.offset)).collect()
+    }
+
+    /// The file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Removes the file of a group; one that was never written is fine.
@@ -143,4 +157,26 @@ fn path_of(capture: &Path, group: &str) -> PathBuf {
 
 fn failed(path: &Path, problem: &str) -> SourceError {
     SourceError::new(SourceFailure::Contract, format!("the offsets file {} {problem}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_with_an_offset_below_0_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let capture = folder.path().join("a.jsonl");
+        let written = |offset: i64| {
+            let id = TopicId::of_first_line("t", b"");
+            let line = format!(r#"{{"topic":"t","topic_id":"{id}","partition":0,"offset":{offset}}}"#);
+            std::fs::write(path_of(&capture, "g"), line).unwrap();
+            OffsetFile::load(&capture, "g").map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(written(0), Ok(()));
+        for offset in [-1, i64::MIN] {
+            let said = written(offset).unwrap_err();
+            assert!(said.ends_with("holds an offset below 0; move it away to start from the beginning"), "{said}");
+        }
+    }
 }

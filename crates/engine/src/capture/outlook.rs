@@ -9,6 +9,7 @@ use settle_core::position::{Offset, Partition};
 use settle_core::record::Record;
 
 use super::offsets::OffsetFile;
+use super::short::Ahead;
 use super::window::Window;
 use super::{CaptureConfig, read_files};
 use crate::check::can_be_made;
@@ -59,6 +60,7 @@ fn look(config: &CaptureConfig, limit: usize, outlook: &mut Outlook) -> Result<(
         files.push(Arc::new(OffsetFile::load(path, &config.group)?));
     }
     let mut taken: BTreeMap<Partition, Taken> = BTreeMap::new();
+    let mut ahead = Ahead::of(config, &files);
     let Outlook { partitions, records, .. } = outlook;
     let mut deliver = |event: SourceEvent| {
         match event {
@@ -71,6 +73,9 @@ fn look(config: &CaptureConfig, limit: usize, outlook: &mut Outlook) -> Result<(
             SourceEvent::Records(chunk) => {
                 let Some(taken) = taken.get_mut(&chunk.partition) else { return Ok(()) };
                 let Some(known) = partitions.get_mut(taken.index) else { return Ok(()) };
+                if let Some(last) = chunk.records.last() {
+                    ahead.has(&chunk.partition, last.offset.saturating_add(1));
+                }
                 for record in chunk.records {
                     if known.records == 0 {
                         known.first = record.offset;
@@ -90,7 +95,7 @@ fn look(config: &CaptureConfig, limit: usize, outlook: &mut Outlook) -> Result<(
         Ok(())
     };
     match read_files(config, &files, &Window::Whole, true, &mut deliver) {
-        Ok(()) | Err(Stop::NobodyListens) => Ok(()),
+        Ok(()) | Err(Stop::NobodyListens) => ahead.refusal(config).map_or(Ok(()), Err),
         Err(Stop::Failed(error)) => Err(error),
     }
 }

@@ -1,7 +1,7 @@
 //! Findings of the place where records are set aside that cannot be applied.
 //!
-//! A run opens it when it sets the first one aside, and pauses there while it cannot: nothing here
-//! keeps a run from starting.
+//! A run looks whether it is the right place, and opens it when it sets the first one aside: it
+//! pauses there while it cannot.
 
 use settle_core::causes::chain;
 
@@ -17,7 +17,11 @@ pub(crate) async fn findings(dlq: &DlqConfig, group: &str, sample: &Sample) -> V
         DlqPlace::File { path } => format!("the file {}", path.display()),
         DlqPlace::Topic { brokers, topic, .. } => format!("topic {topic} on {brokers}"),
     };
-    let mut findings = vec![match DeadLetterLog::new(dlq, group).summary().await {
+    let log = DeadLetterLog::new(dlq, group);
+    if let Err(error) = log.look().await {
+        return std::iter::once(Finding::of_sink(&error)).chain(too_many(dlq, sample)).collect();
+    }
+    let mut findings = vec![match log.summary().await {
         Ok(summary) => {
             let open = count(summary.open, "open letter", "open letters");
             Finding::note(format!("records that cannot be applied are set aside in {place}, which holds {open}"))

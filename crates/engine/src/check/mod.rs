@@ -15,7 +15,7 @@ use std::fs::OpenOptions;
 use std::path::Path;
 
 pub(crate) use rules::unmatched;
-pub use whole::check;
+pub use whole::{check, refusals};
 
 use crate::finding::{Cause, Finding, Severity};
 

@@ -2,7 +2,7 @@
 
 use settle_core::batch::TableRows;
 use settle_core::record::Record;
-use settle_core::sink::{Guarantee, PlacedPartition, Places};
+use settle_core::sink::{FailureKind, PlacedPartition, Places, SinkError};
 
 use super::log::{self, Place, places_of};
 use super::{Checked, dead_letters, records, rules, tables};
@@ -14,6 +14,7 @@ use crate::pipeline::{Reads, Writes, key, reads, sink, writes};
 use crate::run::{RunError, refuse_gap};
 use crate::sampling::{self, Outset, Sample};
 use crate::sinks::clickhouse::{CheckedTable, ClickHouse};
+use crate::sinks::mysql;
 use crate::sinks::postgres;
 use crate::sinks::sqlite;
 use crate::source::{Assignment, GroupOffsets, SourceError};
@@ -38,8 +39,9 @@ pub async fn check(config: &Config, limit: usize) -> Checked {
     };
     let assignments: Vec<Assignment> = places.iter().map(|place| place.assignment.clone()).collect();
     let parts: Vec<PlacedPartition> = assignments.iter().filter_map(placed).collect();
-    let known = known(config, &parts).await;
-    let keeps_places = known.is_some() && sink(config).is_ok_and(|sink| sink.guarantee() == Guarantee::Atomic);
+    let known = known(config, &parts).await.ok();
+    // Of a destination that is away nothing is known, and nothing is missed.
+    let guarantee = known.is_some().then(|| sink(config).ok().map(|sink| sink.guarantee())).flatten();
     let known = known.unwrap_or_default();
     let outset = Outset {
         target: &config.target,
@@ -50,7 +52,7 @@ pub async fn check(config: &Config, limit: usize) -> Checked {
     let sample = sampling::read_into(records, &outset);
 
     let mut checked = Checked { source: of_source(&outlook, &sample, config), ..Checked::default() };
-    if let Err(RunError::Source(error)) = refuse_gap(&assignments, &known, &group, keeps_places) {
+    if let Err(RunError::Source(error)) = refuse_gap(&assignments, &known, &group, guarantee) {
         checked.source.push(Finding::of_source(&error));
     }
     checked.unread = matches!(outlook, Outlook::Unread);
@@ -117,17 +119,51 @@ fn of_source(outlook: &Outlook, sample: &Sample, config: &Config) -> Vec<Finding
     }
 }
 
-/// What the destination knows of the places; none where it is away, which is found later.
-async fn known(config: &Config, parts: &[PlacedPartition]) -> Option<Places> {
-    let known = match writes(config) {
+/// Why a run would not begin where its group stands, as the source and the destination say; nothing
+/// where one of them is away, and of what can be read once only.
+pub async fn refusals(config: &Config) -> Vec<String> {
+    let (mut refused, mut places, mut group) = (Vec::new(), Vec::new(), GroupOffsets::default());
+    match reads(config) {
+        Reads::Capture(capture) if capture.paths.is_empty() => {}
+        Reads::Capture(capture) => {
+            let outlook = capture::outlook(&capture, 0);
+            refused.extend(outlook.refused.as_ref().map(ToString::to_string));
+            places.extend(outlook.partitions.iter().map(capture::PartitionOutlook::place));
+        }
+        Reads::Kafka(kafka) => {
+            group.move_command = Some(kafka::move_command(&kafka));
+            let Ok(outlook) = kafka::outlook(kafka).await else { return refused };
+            let parts = outlook.topics.iter().flat_map(|topic| &topic.partitions);
+            refused.extend(parts.filter_map(|part| part.assignment.as_ref().err()).map(ToString::to_string));
+            places.extend(outlook.topics.iter().flat_map(places_of));
+        }
+    }
+    let assignments: Vec<Assignment> = places.into_iter().map(|place| place.assignment).collect();
+    let parts: Vec<PlacedPartition> = assignments.iter().filter_map(placed).collect();
+    match known(config, &parts).await {
+        Err(error) if error.kind == FailureKind::Contract => refused.push(error.to_string()),
+        Err(_) => {}
+        Ok(known) => {
+            let guarantee = sink(config).ok().map(|sink| sink.guarantee());
+            if let Err(RunError::Source(error)) = refuse_gap(&assignments, &known, &group, guarantee) {
+                refused.push(error.to_string());
+            }
+        }
+    }
+    refused
+}
+
+/// What the destination knows of the places.
+async fn known(config: &Config, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
+    match writes(config) {
         Writes::ClickHouse(clickhouse) => match ClickHouse::new(clickhouse, config.target.clone()) {
             Ok(mut sink) => sink.places(parts).await,
             Err(error) => Err(error),
         },
-        Writes::Sqlite(sqlite) => sqlite::places(&sqlite, parts),
-        Writes::Postgres(postgres) => postgres::places(&postgres, parts).await,
-    };
-    known.ok()
+        Writes::Sqlite(sqlite) => sqlite::places(&sqlite, &config.target, parts),
+        Writes::MySql(mysql) => mysql::places(&mysql, &config.target, parts).await,
+        Writes::Postgres(postgres) => postgres::places(&postgres, &config.target, parts).await,
+    }
 }
 
 /// What a run over topics like the sample would find in the destination.
@@ -150,6 +186,7 @@ async fn of_destination(config: &Config, sample: &Sample, parts: &[PlacedPartiti
             }
         }
         Writes::Sqlite(sqlite) => sqlite::check(&sqlite, &config.target, sample, parts),
+        Writes::MySql(mysql) => mysql::check(&mysql, &config.target, sample).await,
         Writes::Postgres(postgres) => postgres::check(&postgres, &config.target, sample, parts).await,
     }
 }

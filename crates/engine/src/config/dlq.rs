@@ -10,10 +10,11 @@
 //! `brokers` names another one; `[dlq.properties]` are librdkafka's, on top.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::raw;
 use super::source::{Origin, properties};
+use super::{SinkConfig, raw};
 use crate::topics;
 
 /// `[dlq]`
@@ -59,14 +60,16 @@ impl Default for DlqLimit {
     }
 }
 
-pub(crate) fn check(raw: &raw::Dlq, origin: &Origin, base: &Path) -> Result<DlqConfig, String> {
+pub(crate) fn check(raw: &raw::Dlq, origin: &Origin, sink: &SinkConfig, base: &Path) -> Result<DlqConfig, String> {
     let place = match (&raw.topic, &raw.path) {
         (Some(topic), None) => on_kafka(raw, topic, origin)?,
         (None, Some(path)) if !path.is_empty() => {
             if raw.brokers.is_some() || raw.properties.is_some() {
                 return Err("[dlq] brokers and properties belong to a topic; remove them, or path".to_owned());
             }
-            DlqPlace::File { path: base.join(path) }
+            let path = base.join(path);
+            refuse_taken(&path, origin, sink)?;
+            DlqPlace::File { path }
         }
         _ => return Err("[dlq] needs either topic = \"NAME\" or path = \"FILE.jsonl\"".to_owned()),
     };
@@ -106,6 +109,64 @@ fn on_kafka(raw: &raw::Dlq, topic: &str, origin: &Origin) -> Result<DlqPlace, St
         ));
     }
     Ok(DlqPlace::Topic { brokers, topic: topic.to_owned(), properties })
+}
+
+/// Letters are appended: to a file of the pipeline's own they would be its end, and lost besides.
+fn refuse_taken(path: &Path, origin: &Origin, sink: &SinkConfig) -> Result<(), String> {
+    let taken = |by: &str| {
+        Err(format!(
+            "[dlq] path {} is {by}, and dead letters would be written into it; give them a file of their own, as \
+             \"dead.jsonl\"",
+            path.display()
+        ))
+    };
+    if let SinkConfig::Sqlite { path: database, .. } = sink {
+        if is_same_file(path, database) {
+            return taken("the database that [sink] writes");
+        }
+        if ["-wal", "-shm", "-journal"].iter().any(|end| is_same_file(path, &with_end(database, end))) {
+            return taken("a file that SQLite keeps beside the database that [sink] writes");
+        }
+    }
+    if let Origin::File { paths, .. } = origin {
+        for capture in paths {
+            if is_same_file(path, capture) {
+                return taken("a capture that [source] reads");
+            }
+            let offsets = with_end(capture, ".");
+            let is_of_offsets = |name: &str| name.ends_with(".offsets") || name.ends_with(".offsets.new");
+            let begins = offsets.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            if name.starts_with(&begins) && is_of_offsets(&name) && is_same_file(path, &capture.with_file_name(&name)) {
+                return taken("where the offsets of a capture that [source] reads are kept");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn with_end(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(end);
+    path.with_file_name(name)
+}
+
+/// True if both name one file, whether it is there or not, by whatever links.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    match (std::fs::metadata(one), std::fs::metadata(other)) {
+        (Ok(one), Ok(other)) => one.dev() == other.dev() && one.ino() == other.ino(),
+        (Err(_), Err(_)) => in_full(one) == in_full(other),
+        _ => false,
+    }
+}
+
+/// The path by its folder's own name. As it stands where that is not there either.
+fn in_full(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (std::fs::canonicalize(folder), path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -162,5 +223,46 @@ mod tests {
             assert!(error.contains(told), "{dlq}: {error}");
         }
         assert!(read(KAFKA, "topic = \"shop.dlq\"\nbrokers = \"c:2\"").is_ok(), "another cluster");
+    }
+
+    #[test]
+    fn a_file_that_the_pipeline_reads_or_writes_is_refused_by_whatever_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("sub")).unwrap();
+        for name in ["a.jsonl", "b.jsonl"] {
+            std::fs::write(at(name), "").unwrap();
+        }
+        std::os::unix::fs::symlink(at("a.jsonl"), at("link.jsonl")).unwrap();
+        std::fs::hard_link(at("b.jsonl"), at("hard.jsonl")).unwrap();
+        let told = |path: &str| {
+            let text = format!(
+                "[source]\nkind = \"file\"\npaths = [\"a.jsonl\", \"b.jsonl\"]\n[sink]\nkind = \"sqlite\"\npath = \
+                 \"d.db\"\n[dlq]\npath = \"{path}\"\n"
+            );
+            Config::parse(&text, "settle.toml", folder.path()).err().map(|error| error.to_string())
+        };
+        // No database is there yet, and then one is.
+        for _ in 0..2 {
+            for (path, by) in [
+                ("d.db", "the database that [sink] writes"),
+                ("./sub/../d.db", "the database that [sink] writes"),
+                ("d.db-wal", "SQLite keeps beside"),
+                ("d.db-shm", "SQLite keeps beside"),
+                ("d.db-journal", "SQLite keeps beside"),
+                ("a.jsonl", "a capture that [source] reads"),
+                ("link.jsonl", "a capture that [source] reads"),
+                ("sub/../hard.jsonl", "a capture that [source] reads"),
+                ("b.jsonl.any.offsets", "the offsets of a capture"),
+                ("a.jsonl.g.offsets.new", "the offsets of a capture"),
+            ] {
+                let error = told(path).unwrap();
+                assert!(error.contains("settle.toml line 8: [dlq] path ") && error.contains(by), "{path}: {error}");
+            }
+            for path in ["dead.jsonl", "sub/d.db", "a.jsonl.dead", "c.jsonl.g.offsets", "sub/a.jsonl.g.offsets"] {
+                assert_eq!(told(path), None, "{path}");
+            }
+            std::fs::write(at("d.db"), "x").unwrap();
+        }
     }
 }

@@ -98,6 +98,27 @@ mod tests {
     }
 
     #[test]
+    fn a_mistake_is_told_with_its_line_whatever_characters_are_round_it() {
+        for line in [
+            "é",
+            "k = é",
+            "k = \"\\é\"",
+            "ké = 1é",
+            "k = \"é",
+            "[é",
+            "k = '''é",
+            "k = {é = é}",
+            "k = 1é",
+            "\u{feff}é = 1é",
+        ] {
+            let text = format!("# ä\n{line}\nn = 1");
+            let error = toml::from_str::<toml::Table>(&text).unwrap_err();
+            let told = ConfigError::from_toml("settle.toml", &text, &error);
+            assert!(matches!(told.line, Some(2 | 3)), "{line}: {told:?}");
+        }
+    }
+
+    #[test]
     fn an_unknown_key_gets_the_nearest_name() {
         let message = with_suggestion("unknown field `topcis`, expected one of `brokers`, `group`, `topics`");
         assert_eq!(message, "unknown key `topcis`: did you mean `topics`? (known here: brokers, group, topics)");

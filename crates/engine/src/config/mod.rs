@@ -54,10 +54,14 @@ impl Config {
         let sink = sink::check(&raw.sink, base).map_err(fail)?;
         let target = target::check(&raw, &sink).map_err(fail)?;
         let batch = batch(&raw.batch).map_err(fail)?;
-        let dlq = raw.dlq.as_ref().map(|raw| dlq::check(raw, &source.origin, base)).transpose().map_err(fail)?;
+        let dlq = raw.dlq.as_ref().map(|raw| dlq::check(raw, &source.origin, &sink, base)).transpose().map_err(fail)?;
         Ok(Self { source, sink, batch, dlq, target })
     }
 }
+
+/// A column of a batch counts its bytes in 31 bits, and hexadecimal text is longer than the base64
+/// that it came as.
+const MAX_BATCH_BYTES: usize = 1 << 30;
 
 fn batch(raw: &raw::Batch) -> Result<Limits, String> {
     let default = Limits::default();
@@ -71,5 +75,34 @@ fn batch(raw: &raw::Batch) -> Result<Limits, String> {
             return Err(format!("[batch] {key} must be at least 1"));
         }
     }
+    if limits.max_bytes > MAX_BATCH_BYTES {
+        return Err(format!("[batch] max_bytes must be at most {MAX_BATCH_BYTES} (1 GiB)"));
+    }
     Ok(limits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(sink: &str, batch: &str) -> Option<String> {
+        let text = format!(
+            "[source]\nkind = \"file\"\npath = \"a.jsonl\"\n[sink]\nkind = \"sqlite\"\npath = \"a.db\"\n{sink}\n[batch]\n{batch}\n"
+        );
+        Config::parse(&text, "settle.toml", Path::new("")).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn numbers_that_a_library_would_panic_at_are_refused() {
+        assert_eq!(refused("busy_timeout_ms = 2147483647", "max_bytes = 1073741824"), None);
+        assert_eq!(
+            refused("busy_timeout_ms = 2147483648", "").unwrap(),
+            "settle.toml line 7: [sink] busy_timeout_ms must be at most 2147483647 (24 days)"
+        );
+        assert_eq!(
+            refused("", "max_bytes = 1073741825").unwrap(),
+            "settle.toml line 9: [batch] max_bytes must be at most 1073741824 (1 GiB)"
+        );
+        assert_eq!(refused("", "max_bytes = 0").unwrap(), "settle.toml line 9: [batch] max_bytes must be at least 1");
+    }
 }

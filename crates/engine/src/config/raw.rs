@@ -53,6 +53,7 @@ pub(crate) struct Sink {
     pub unique: Option<String>,
     pub foreign_keys: Option<String>,
     pub lock_timeout_ms: Option<u64>,
+    pub key_folding: Option<String>,
     pub create: Option<toml::Value>,
     pub evolution: Option<String>,
     pub deletes: Option<String>,

@@ -3,7 +3,7 @@
 //! A write is durable when it returns: the bytes, and the file itself when it was made for them.
 //! Several processes may append: each holds a lock while it does.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -39,6 +39,46 @@ impl DeadLetterFile {
         file.sync_all()?;
         // Whoever made the file may not have come this far.
         File::open(folder(&self.path))?.sync_all()
+    }
+
+    /// Refuses what could not become a file of dead letters, or is a file of something else: its first
+    /// line tells. Nothing is made. Blocks.
+    pub(super) fn look(&self) -> Result<(), SinkError> {
+        let failed = |error| self.failed("keep", error);
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return fs::metadata(folder(&self.path)).map(drop).map_err(failed);
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        // What somebody is writing is waited for, as in reading.
+        file.lock_shared().map_err(failed)?;
+        let mut file = BufReader::new(file);
+        let mut bytes = Vec::new();
+        for number in 1.. {
+            // Before it is read: a line of something else may be as long as its file.
+            let begins = file.fill_buf().map_err(failed)?;
+            let begins = begins.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            if !line::begins_as_ours(begins) {
+                return Err(self.foreign(number, "it is no dead letter, and nothing is written behind it"));
+            }
+            bytes.clear();
+            if file.read_until(b'\n', &mut bytes).map_err(failed)? == 0 {
+                break;
+            }
+            let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+            match line::read(line) {
+                // Nobody was told of a line that a crash cut off: the next one says what the file is.
+                Err(Unreadable::CutOff) => {}
+                Err(Unreadable::Foreign(problem)) => return Err(self.foreign(number, &problem)),
+                Ok(stored) => {
+                    let read = Values::LeftOut.of(stored).read();
+                    return read.map(drop).map_err(|problem| self.foreign(number, &problem));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Gives everything in it to `take`, and says how many lines nobody acknowledged: cut off by a

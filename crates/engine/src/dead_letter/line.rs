@@ -100,6 +100,13 @@ pub(super) enum Unreadable {
     Foreign(String),
 }
 
+/// False where not even the beginning of a line is as we write it: a crash cuts the end off, or leaves
+/// zeros where nothing was written yet.
+pub(super) fn begins_as_ours(line: &[u8]) -> bool {
+    const OPENING: &[u8] = br#"{"topic":""#;
+    line.first() == Some(&0) || line.starts_with(OPENING) || OPENING.starts_with(line)
+}
+
 /// Reads one line, or says what is wrong with it.
 pub(super) fn read(line: &[u8]) -> Result<Stored, Unreadable> {
     let line: Line<'_> = serde_json::from_slice(line).map_err(|error| {

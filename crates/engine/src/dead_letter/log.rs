@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use chrono::{DateTime, Utc};
+use settle_core::policy::{Verdict, decide};
 use settle_core::sink::{BoxFuture, FailureKind, SinkError};
 
 use super::entry::{Entry, Item, Mark, Origin, Resolution, Stored, Values};
@@ -83,6 +84,20 @@ impl DeadLetterLog {
             }
         };
         Self { group: group.to_owned(), store }
+    }
+
+    /// Refuses a place where letters cannot be kept, and waiting does not help: a file of something
+    /// else, a folder that is not there. To be asked before a run; nothing is made or written.
+    pub async fn look(&self) -> Result<(), SinkError> {
+        match &self.store {
+            Store::File(file) => {
+                let file = file.clone();
+                let looked = blocking(move || file.look()).await;
+                looked.or_else(|error| if decide(error.kind) == Verdict::Stop { Err(error) } else { Ok(()) })
+            }
+            // It may be away, and is made where it is missing.
+            Store::Topic(_) => Ok(()),
+        }
     }
 
     /// Everything in it.
@@ -167,6 +182,12 @@ impl DeadLetters for DeadLetterLog {
             let truncated = self.append(records).await?;
             Ok(Written { truncated })
         })
+    }
+
+    fn expect_letters(&mut self) {
+        if let Store::Topic(topic) = &mut self.store {
+            topic.expect_letters();
+        }
     }
 }
 

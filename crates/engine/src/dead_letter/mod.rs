@@ -39,6 +39,10 @@ pub trait DeadLetters: Send {
     /// are durable. After an error all are written again, so a reader may find a letter twice: its
     /// origin tells. The error's kind says whether waiting helps.
     fn write<'a>(&'a mut self, letters: &'a [Letter]) -> BoxFuture<'a, Result<Written, SinkError>>;
+
+    /// The destination holds rows behind letters that were written before: where the store is not
+    /// there any more, they are lost, and that is to be said.
+    fn expect_letters(&mut self) {}
 }
 
 /// Keeps nothing: the pipeline that is replayed has the letters.

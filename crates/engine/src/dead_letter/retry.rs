@@ -17,7 +17,7 @@ use settle_core::key::Key;
 use settle_core::lane::{Fed, Lane, LoneTombstones, Past};
 use settle_core::policy::{Verdict, decide};
 use settle_core::position::{Partition, Place, TopicId};
-use settle_core::sink::{FailureKind, Outcome, PlacedPartition, Places, Sink, SinkError};
+use settle_core::sink::{FailureKind, MissingTable, Outcome, PlacedPartition, Places, Sink, SinkError};
 
 use super::{Found, Resolution};
 
@@ -110,6 +110,13 @@ impl<'a> Attempt<'a> {
             }
         }
         let mut places = sink.open(&parts).await?;
+        if let Some(MissingTable { table, .. }) = places.missing.first() {
+            let context = format!(
+                "table \"{table}\" is not there, and had rows before: made anew for a dead letter, it would lack them in \
+                 silence; settle check says the ways out"
+            );
+            return Err(SinkError::new(FailureKind::Contract, "retry dead letters", context));
+        }
         let mut holds = Holds::default();
         holds.open(parts.iter().map(|part| &part.partition), std::mem::take(&mut places.holds));
         let mut rows: HashMap<RowOf, Vec<usize>> = HashMap::new();

@@ -182,7 +182,7 @@ impl Reader {
     }
 
     /// The topic as it was at the start, or as far as it is known.
-    fn topic(&self, name: &str) -> Topic {
+    pub(super) fn topic(&self, name: &str) -> Topic {
         let known = self.topics.iter().find(|topic| topic.name == name).map_or(0, |topic| topic.partitions);
         let ours = self.intakes.iter().map(|intake| &intake.partition).filter(|p| *p.topic == *name);
         let partitions = ours.map(|p| p.number + 1).max().unwrap_or(0).max(known);

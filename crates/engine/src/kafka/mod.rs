@@ -8,11 +8,13 @@
 //! - each partition has a queue of its own, looked into only while the channel has room: that is
 //!   the whole back-pressure, no pause (which would throw prefetched records away);
 //! - records of an assignment come after its `Assigned` and before its `Revoked` or `Lost`;
+//! - records are handed on once their topic is known to be the one that was assigned;
 //! - an end is reported only where librdkafka said that it read up to it;
 //! - a commit is sent only for a partition that is ours, and never lowers an offset.
 
 mod client;
 mod config;
+mod confirmation;
 mod context;
 mod failure;
 mod group;

@@ -120,7 +120,7 @@ fn sample_partition(
     limit: usize,
     records: &mut Vec<Record>,
 ) -> Result<(), SourceError> {
-    let most = records.len() + limit;
+    let most = records.len().saturating_add(limit);
     let mut patience = Instant::now() + SAMPLE_PATIENCE;
     while records.len() < most {
         client::poll(consumer)?;

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::client::{self, Consumer};
 use super::config::KafkaConfig;
+use super::confirmation::{Asking, Unconfirmed};
 use super::context::{Context, Trouble};
 use super::group::Ownership;
 use super::intake::{Intake, Look};
@@ -39,6 +40,9 @@ pub(super) struct Reader {
     /// What the run loop is still to be told, before any further record. A rebalance must not wait
     /// for a run loop that is held up: the whole group would wait with it.
     pub(super) unsaid: VecDeque<SourceEvent>,
+    /// What was read and is not handed on yet.
+    pub(super) unconfirmed: Unconfirmed,
+    pub(super) asking: Asking,
     /// Partitions that wait for others are not looked after before this.
     pub(super) next_growth_look: Instant,
     turn: usize,
@@ -81,6 +85,7 @@ impl Reader {
         outlet: Outlet,
         ownership: Arc<Ownership>,
         consumer: Arc<Consumer>,
+        asking: Asking,
     ) -> Self {
         let now = Instant::now();
         let health = Health { away: None, suspicion: None, next_check: now, next_round: now };
@@ -97,6 +102,8 @@ impl Reader {
             generation: 0,
             health,
             unsaid,
+            unconfirmed: Unconfirmed::default(),
+            asking,
             next_growth_look: now,
             turn: 0,
         }
@@ -134,6 +141,7 @@ impl Reader {
             self.check_health()?;
             self.look_after_growth()?;
         }
+        self.confirm().await?;
         match self.round()? {
             Round::Handed => {
                 self.shows_access();
@@ -145,7 +153,8 @@ impl Reader {
         }
     }
 
-    /// One look into each partition, in turn, for as long as the channel has room.
+    /// Hands on what is confirmed, for as long as the channel has room, and looks once into each
+    /// partition, in turn, for as long as not too much waits.
     fn round(&mut self) -> Result<Round, SourceError> {
         let mut handed = false;
         while !self.unsaid.is_empty() {
@@ -154,31 +163,49 @@ impl Reader {
                 room.send(event);
             }
         }
-        for _ in 0..self.intakes.len() {
+        let mut is_held_up = false;
+        while self.unconfirmed.has_confirmed() {
             let Some(room) = self.outlet.room() else {
-                return Ok(if handed { Round::Handed } else { Round::NoRoom });
+                is_held_up = true;
+                break;
             };
+            if let Some(event) = self.unconfirmed.pop() {
+                room.send(event);
+                handed = true;
+            }
+        }
+        for _ in 0..self.intakes.len() {
+            if self.unconfirmed.is_full() {
+                break;
+            }
             self.turn = (self.turn + 1) % self.intakes.len();
             match self.intakes[self.turn].look(self.consumer.context()) {
                 Look::Nothing => {}
                 Look::Event(event) => {
-                    room.send(event);
+                    let Intake { partition, topic_id, .. } = &self.intakes[self.turn];
+                    self.unconfirmed.push(partition.clone(), *topic_id, event);
                     handed = true;
                 }
                 Look::Trouble(trouble) => return Ok(Round::Trouble(self.turn, trouble)),
                 Look::Failed(error) => return Err(error),
             }
         }
-        Ok(if handed { Round::Handed } else { Round::NothingThere })
+        Ok(match (handed, is_held_up) {
+            (true, _) => Round::Handed,
+            (false, true) => Round::NoRoom,
+            (false, false) => Round::NothingThere,
+        })
     }
 
     /// Waits until there may be something to do.
     async fn rest(&self, room: impl Future<Output = ()>) -> Result<(), Stop> {
+        let asks_at = self.asks_at().unwrap_or_else(|| Instant::now() + TICK);
         tokio::select! {
             () = self.outlet.closed() => Err(Stop::NobodyListens),
             () = room => Ok(()),
             () = self.context().wake.notified() => Ok(()),
             () = tokio::time::sleep(TICK) => Ok(()),
+            () = tokio::time::sleep_until(asks_at) => Ok(()),
         }
     }
 

@@ -90,6 +90,7 @@ impl Reader {
         let partitions = partitions_of(list);
         // Nothing more of them is handed over from here on.
         self.intakes.retain(|intake| !partitions.contains(&intake.partition));
+        self.unconfirmed.drop_partitions(&partitions);
         let drained = !self.consumer.assignment_lost() && !partitions.is_empty() && self.drain(&partitions).await?;
         self.ownership.give_up(&partitions);
         // A commit that is still under way must not reach the broker after the next owner's.

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::client::{self, Consumer};
 use super::config::{Bound, KafkaConfig};
+use super::confirmation::Asking;
 use super::group::{self, Group, Ownership};
 use super::outlet::Outlet;
 use super::reader::Reader;
@@ -81,7 +82,7 @@ struct Shared {
 
 fn live(runtime: &Runtime, config: KafkaConfig, first: Consumer, outlet: Outlet, shared: &Shared) {
     runtime.block_on(async {
-        let found = Search { config: &config, client: first, outlet: &outlet }.find().await;
+        let found = Search { config: &config, client: &first, outlet: &outlet }.find().await;
         let (topics, ends) = match found {
             Ok(found) => found,
             Err(stop) => return end(&outlet, stop).await,
@@ -90,7 +91,8 @@ fn live(runtime: &Runtime, config: KafkaConfig, first: Consumer, outlet: Outlet,
             Ok(consumer) => {
                 // The cell is set once in the life of a source.
                 let _ = shared.consumer.set(Arc::downgrade(&consumer));
-                Reader::new(config, ends, topics, outlet, shared.ownership.clone(), consumer).live().await;
+                let asking = Asking::new(Arc::new(first));
+                Reader::new(config, ends, topics, outlet, shared.ownership.clone(), consumer, asking).live().await;
                 // The last commit holds a reference to the consumer: only when it is gone, the
                 // group has been left.
                 let _ = tokio::time::timeout(COMMIT_PATIENCE, shared.ownership.calm()).await;
@@ -127,7 +129,7 @@ fn join(config: &KafkaConfig, topics: &[Topic]) -> Result<Arc<Consumer>, SourceE
 /// The search for broker, topics and ends, by a client that is in no group.
 struct Search<'a> {
     config: &'a KafkaConfig,
-    client: Consumer,
+    client: &'a Consumer,
     outlet: &'a Outlet,
 }
 
@@ -160,14 +162,14 @@ impl Search<'_> {
     }
 
     fn ask(&self) -> Result<(Vec<Topic>, Option<Ends>), SourceError> {
-        let existing = client::list(&self.client, self.config, PATIENCE)?;
+        let existing = client::list(self.client, self.config, PATIENCE)?;
         let topics = topics::select(&self.config.topics, &existing, &self.config.brokers)?;
         let ends = match &self.config.bounded {
             None => None,
             Some(Bound::At(ends)) => Some((**ends).clone()),
             Some(Bound::LastStable) => Some(
-                start::ends(&self.client, self.config, &topics)
-                    .map_err(|error| client::explain(&self.client, self.config, error))?,
+                start::ends(self.client, self.config, &topics)
+                    .map_err(|error| client::explain(self.client, self.config, error))?,
             ),
         };
         Ok((topics, ends))

@@ -45,11 +45,30 @@ impl<T> Drop for Owned<T> {
     }
 }
 
-/// The ids of `topics`; none for a topic whose broker gives no ids (Kafka before 2.8).
+/// The ids of `topics`; none for a topic whose broker gives no ids (Kafka before 2.8). One that is not
+/// there is an error.
 pub(super) fn topic_ids<C: ClientContext>(
     client: &Client<C>,
     topics: &[&str],
     timeout: Duration,
+) -> Result<BTreeMap<String, Option<TopicId>>, RDKafkaErrorCode> {
+    ids(client, topics, timeout, false)
+}
+
+/// The same of those among `topics` that are there.
+pub(super) fn known_topic_ids<C: ClientContext>(
+    client: &Client<C>,
+    topics: &[&str],
+    timeout: Duration,
+) -> Result<BTreeMap<String, Option<TopicId>>, RDKafkaErrorCode> {
+    ids(client, topics, timeout, true)
+}
+
+fn ids<C: ClientContext>(
+    client: &Client<C>,
+    topics: &[&str],
+    timeout: Duration,
+    may_be_gone: bool,
 ) -> Result<BTreeMap<String, Option<TopicId>>, RDKafkaErrorCode> {
     if topics.is_empty() {
         return Ok(BTreeMap::new());
@@ -71,8 +90,11 @@ pub(super) fn topic_ids<C: ClientContext>(
     for index in 0..count {
         // SAFETY: librdkafka returned an array of `count` pointers, valid as long as the event.
         let topic = unsafe { *found.add(index) };
-        let (name, id) = read(topic)?;
-        ids.insert(name, id);
+        match read(topic) {
+            Ok((name, id)) => drop(ids.insert(name, id)),
+            Err(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) if may_be_gone => {}
+            Err(code) => return Err(code),
+        }
     }
     Ok(ids)
 }

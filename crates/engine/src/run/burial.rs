@@ -42,6 +42,11 @@ impl Burial {
         Self { store, limit, read: 0, seen: BTreeMap::new() }
     }
 
+    /// The destination holds rows behind letters.
+    pub(super) fn expect_letters(&mut self) {
+        self.store.expect_letters();
+    }
+
     /// Another batch of this many records is at hand.
     pub(super) fn read(&mut self, records: u64) {
         self.read += records;

@@ -27,8 +27,8 @@ pub(super) struct Commits {
     /// The store was away: not before this.
     retry_at: Option<Instant>,
     committed: BTreeMap<String, Offset>,
-    /// Partitions of which this process stored its first offset since it was last asked.
-    first_stored: Vec<Partition>,
+    /// What was stored since it was last asked.
+    stored: Vec<(Partition, Offset)>,
 }
 
 impl Commits {
@@ -39,7 +39,7 @@ impl Commits {
             running: None,
             retry_at: None,
             committed: BTreeMap::new(),
-            first_stored: Vec::new(),
+            stored: Vec::new(),
         }
     }
 
@@ -84,9 +84,8 @@ impl Commits {
         match result {
             Ok(()) => {
                 for CommitPoint { partition, offset, .. } in points {
-                    if self.committed.insert(partition.to_string(), offset).is_none() {
-                        self.first_stored.push(partition);
-                    }
+                    self.committed.insert(partition.to_string(), offset);
+                    self.stored.push((partition, offset));
                 }
                 Ok(())
             }
@@ -103,9 +102,9 @@ impl Commits {
         }
     }
 
-    /// Partitions of which this process stored its first offset since it was last asked.
-    pub(super) fn take_first_stored(&mut self) -> Vec<Partition> {
-        std::mem::take(&mut self.first_stored)
+    /// What was stored since this was last asked.
+    pub(super) fn take_stored(&mut self) -> Vec<(Partition, Offset)> {
+        std::mem::take(&mut self.stored)
     }
 
     /// Commits everything that is pending and waits for it.

@@ -148,7 +148,7 @@ impl Run {
     /// What the destination is told when everything is committed, as far as it may take time.
     async fn last_orders(&mut self) {
         let limit = self.drain_limit();
-        if let Ok(Some(told)) = self.tell_stored().await {
+        if let Ok(Some(told)) = self.tell_stored(true).await {
             let _ = tokio::time::timeout_at(limit, told).await;
         }
         if !self.passing.is_idle() {

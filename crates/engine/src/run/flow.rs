@@ -1,6 +1,6 @@
 //! The loop itself: one `select!` says what happened, one `match` decides.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use super::attempts::Patience;
 use super::commits::Commits;
 use super::contested::Contested;
 use super::line::Line;
+use super::notes::Notes;
 use super::passed::Passing;
 use super::progress::{self, Show};
 use super::report::{End, Report};
@@ -38,9 +39,9 @@ pub async fn run(
     let patience = Patience { deadline: options.deadline };
     let destination = destination.into();
     let mut line = Line::new(options.limits, options.lone_tombstones, options.max_messages, target);
+    line.ghosts.beside = options.beside;
     line.sets_aside = destination.dead_letters.is_some();
-    // What is read beside the pipeline is nobody's progress.
-    let keeps_places = destination.sink.guarantee() == Guarantee::Atomic && !options.beside;
+    let guarantee = destination.sink.guarantee();
     let writer = tokio::spawn(writer::write(destination, order_queue, proof_sender, show.pause, patience));
     let store: Arc<dyn OffsetStore> = source.offsets.into();
     let mut run = Run {
@@ -48,9 +49,10 @@ pub async fn run(
         passing: Passing::new(store.clone()),
         finishing: VecDeque::new(),
         commits: Commits::new(store),
-        keeps_places,
+        // What is read beside the pipeline is nobody's progress.
+        guarantee: (!options.beside).then_some(guarantee),
+        notes: Notes::new(guarantee != Guarantee::Atomic),
         group: source.group,
-        known_to_sink: BTreeMap::new(),
         events: source.events,
         orders,
         proofs,
@@ -104,12 +106,12 @@ pub(super) struct Run {
     pub(super) passing: Passing,
     /// What the destination is doing of that, in order: answered with the rows swept.
     pub(super) finishing: VecDeque<oneshot::Receiver<u64>>,
-    /// The destination says how far it has the group's records, and is not behind the group.
-    pub(super) keeps_places: bool,
+    /// What the destination promises; none where what is read is nobody's progress.
+    pub(super) guarantee: Option<Guarantee>,
+    /// What it is to be told of the group's offsets.
+    pub(super) notes: Notes,
     /// Where the group's offsets are kept.
     pub(super) group: GroupOffsets,
-    /// Partitions held or once held; true where the destination knows that the group has offsets.
-    pub(super) known_to_sink: BTreeMap<Partition, (PlacedPartition, bool)>,
     pub(super) events: mpsc::Receiver<SourceEvent>,
     pub(super) orders: mpsc::Sender<Order>,
     pub(super) proofs: mpsc::Receiver<Applied>,
@@ -144,7 +146,7 @@ impl Run {
                 Happened::Proof(applied) => self.settle(applied)?,
                 Happened::Committed(result) => {
                     result.map_err(RunError::Source)?;
-                    self.tell_stored().await?;
+                    self.tell_stored(false).await?;
                 }
                 Happened::Passed(passed) => {
                     self.finish_passed(passed).await?;
@@ -400,14 +402,11 @@ impl Run {
             self.settle(Some(applied))?;
         }
         self.contested.resolve(parts.iter().map(|part| &part.partition));
-        gap::refuse(&assignments, &places, &self.group, self.keeps_places)?;
+        gap::refuse(&assignments, &places, &self.group, self.guarantee)?;
         for pending in places.pending.iter().filter(|_| !self.options.beside) {
             self.passing.wait_for(pending.clone());
         }
-        for part in parts {
-            let knows = places.wrote(part.topic_id, &part.partition);
-            self.known_to_sink.insert(part.partition.clone(), (part, knows));
-        }
+        self.notes.opened(parts, &places);
         self.report.assigned += assignments.len() as u64;
         self.away_since = None;
         self.quiet_since = Instant::now();
@@ -417,25 +416,21 @@ impl Run {
         Ok(())
     }
 
-    /// Has the destination remember of which partitions the group has offsets, so that a group that
-    /// lost them is noticed. Gives the answer to wait for, if there is anything to remember.
-    pub(super) async fn tell_stored(&mut self) -> Result<Option<oneshot::Receiver<()>>, RunError> {
-        let mut parts = Vec::new();
-        let stored = self.commits.take_first_stored();
+    /// Has the destination remember what is to be told of the group's offsets. Gives the answer to wait
+    /// for, if there is anything; `last`: there is no later.
+    pub(super) async fn tell_stored(&mut self, last: bool) -> Result<Option<oneshot::Receiver<()>>, RunError> {
+        let stored = self.commits.take_stored();
         // What lies beside a capture, or nowhere, cannot be lost unseen.
-        let has_group = self.has_group();
-        for partition in stored.into_iter().filter(|_| has_group) {
-            if let Some((part, knows)) = self.known_to_sink.get_mut(&partition)
-                && !std::mem::replace(knows, true)
-            {
-                parts.push(part.clone());
-            }
+        if !self.has_group() || self.options.beside {
+            return Ok(None);
         }
-        if parts.is_empty() {
+        self.notes.committed(stored);
+        let due = self.notes.due(last);
+        if due.is_empty() {
             return Ok(None);
         }
         let (reply, answer) = oneshot::channel();
-        self.hand_over(Order::Stored(parts, reply)).await?;
+        self.hand_over(Order::Stored(due, reply)).await?;
         Ok(Some(answer))
     }
 

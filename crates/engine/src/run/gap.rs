@@ -2,21 +2,18 @@
 
 use settle_core::epoch::Boundary;
 use settle_core::position::{Partition, TopicId};
-use settle_core::sink::{PlacedPartition, Places};
+use settle_core::sink::{Guarantee, PlacedPartition, Places};
 
-use super::RunError;
+use super::{RunError, lost_rows};
 use crate::source::{Assignment, GroupOffsets, SourceError, SourceFailure};
 
-/// So many partitions are named; a topic may have hundreds.
-const LISTED: usize = 8;
-
-/// Refuses partitions whose offsets do not fit what the destination records of them. `keeps_places`:
-/// it moves the group's places with every batch, so that the group is never ahead of it.
+/// Refuses partitions whose offsets do not fit what the destination records of them. Without a
+/// `guarantee`, what is read is nobody's progress, or the destination could not be asked.
 pub(crate) fn refuse(
     assignments: &[Assignment],
     places: &Places,
     group: &GroupOffsets,
-    keeps_places: bool,
+    guarantee: Option<Guarantee>,
 ) -> Result<(), RunError> {
     let placed = |assignment: &Assignment| {
         let partition = assignment.partition.clone();
@@ -28,64 +25,14 @@ pub(crate) fn refuse(
         let topic_id = assignment.topic_id?;
         lost_offsets(assignment, topic_id, places, group).or_else(|| other_epoch(assignment, topic_id, places, group))
     };
-    let ahead = || if keeps_places { lost_rows(assignments, places, group) } else { None };
-    match assignments.iter().find_map(of_one).or_else(ahead) {
+    let lost_rows = || match guarantee {
+        Some(guarantee) => lost_rows::refusal(assignments, places, group, guarantee),
+        None => lost_rows::refusal_beside(assignments, places),
+    };
+    match assignments.iter().find_map(of_one).or_else(lost_rows) {
         Some(message) => Err(contract(message)),
         None => Ok(()),
     }
-}
-
-/// The group is ahead of the destination: what lies between was there once, or was never read.
-///
-/// A batch moves the place of its group in its own transaction, and an offset is committed behind
-/// it. So a group that is ahead, at an offset of our own, was in another destination, or in this one
-/// before it was restored; without our mark, a tool moved it. A tool may move a group that
-/// was never here wherever it likes, and any group to where the log begins: all that is left is read
-/// then.
-fn lost_rows(assignments: &[Assignment], places: &Places, group: &GroupOffsets) -> Option<String> {
-    let (mut behind, mut nothing) = (Vec::new(), Vec::new());
-    for assignment in assignments.iter().filter(|assignment| assignment.resumed) {
-        let Assignment { partition, start, begins, standing, .. } = assignment;
-        let is_ours = standing.is_some();
-        let Some(topic_id) = assignment.topic_id else { continue };
-        match places.applied_of(topic_id, partition) {
-            Some(held) if held < *start && (is_ours || start > begins) => behind.push((partition, *start, held)),
-            None if is_ours => nothing.push((partition, *start, *begins)),
-            _ => {}
-        }
-    }
-    if !behind.is_empty() {
-        let each = listed(behind.iter().map(|(part, at, held)| format!("{part} at {at}, applied up to {held}")));
-        let back: Vec<_> = behind.iter().map(|&(part, _, held)| (part, held)).collect();
-        return Some(format!(
-            "the group is ahead of the destination ({each}): the destination was restored from a backup, or a tool moved \
-             the group forward. To apply what lies between again, {}; what is there already stays as it is. To leave it \
-             out, read on under a new group",
-            group.how_to_move_each(&back)
-        ));
-    }
-    if nothing.is_empty() {
-        return None;
-    }
-    let each = listed(nothing.iter().map(|(part, at, _)| format!("{part} at {at}")));
-    let start = nothing.iter().map(|&(part, _, begins)| (part, begins)).collect::<Vec<_>>();
-    let or_move =
-        if group.move_command.is_some() { format!(", or {}", group.how_to_move_each(&start)) } else { String::new() };
-    Some(format!(
-        "the destination holds nothing of the group, which has read and written before ({each}): it is a new one, or was \
-         lost. If it is the wrong one, name the right one in [sink]. To fill it from the beginning of the log, read under \
-         a new group{or_move}"
-    ))
-}
-
-/// The first of them, and how many more there are.
-fn listed(parts: impl ExactSizeIterator<Item = String>) -> String {
-    let more = parts.len().saturating_sub(LISTED);
-    let mut listed = parts.take(LISTED).collect::<Vec<_>>().join("; ");
-    if more > 0 {
-        listed.push_str(&format!("; and {more} more"));
-    }
-    listed
 }
 
 /// Refuses topics of which the group had offsets in another incarnation, where no epoch says that this
@@ -223,7 +170,7 @@ mod tests {
     }
 
     fn refused(assignments: &[Assignment], places: &Places, group: &GroupOffsets) -> Option<String> {
-        refuse(assignments, places, group, false).err().map(|error| error.to_string())
+        refuse(assignments, places, group, None).err().map(|error| error.to_string())
     }
 
     #[test]
@@ -291,76 +238,5 @@ mod tests {
             assert_eq!(refused(&[resumed(start, read)], &places, &kafka()), None, "at {start} in {read}");
         }
         assert_eq!(refused(&[resumed(8, 0)], &Places::default(), &kafka()), None);
-    }
-
-    fn refused_by_keeper(assignments: &[Assignment], places: &Places, group: &GroupOffsets) -> Option<String> {
-        refuse(assignments, places, group, true).err().map(|error| error.to_string())
-    }
-
-    /// Moved there by a tool: without our mark.
-    fn moved(start: i64) -> Assignment {
-        Assignment { resumed: true, ..assignment(0, start) }
-    }
-
-    fn applied(parts: &[(i32, i64)]) -> Places {
-        let applied = parts.iter().map(|&(number, next)| (place("now", number), next)).collect();
-        Places { applied, ..Places::default() }
-    }
-
-    #[test]
-    fn a_group_that_is_ahead_of_the_destination_is_refused_with_the_way_back() {
-        let both = [resumed(9, 0), Assignment { partition: Partition::new("t", 1), ..moved(7) }];
-        assert_eq!(
-            refused_by_keeper(&both, &applied(&[(0, 4), (1, 6)]), &kafka()).unwrap(),
-            "source: the group is ahead of the destination (t:0 at 9, applied up to 4; t:1 at 7, applied up to 6): the \
-             destination was restored from a backup, or a tool moved the group forward. To apply what lies between again, \
-             move the group there (move --group g --topic t:0 --reset-offsets --to-offset 4 --execute; move --group g \
-             --topic t:1 --reset-offsets --to-offset 6 --execute); what is there already stays as it is. To leave it out, \
-             read on under a new group"
-        );
-        let said = refused_by_keeper(&both, &applied(&[(0, 4), (1, 6)]), &GroupOffsets::default()).unwrap();
-        assert!(said.contains("To apply what lies between again, read the capture under a new group;"), "{said}");
-        assert_eq!(refused(&both, &applied(&[(0, 4), (1, 6)]), &kafka()), None, "a destination that keeps no places");
-    }
-
-    #[test]
-    fn a_group_that_is_at_the_place_of_the_destination_or_behind_it_goes_on() {
-        for held in [9, 10, 1_000] {
-            for assigned in [resumed(9, 0), moved(9), assignment(0, 9)] {
-                assert_eq!(refused_by_keeper(&[assigned], &applied(&[(0, held)]), &kafka()), None);
-            }
-        }
-        // By a tool to where the log begins: the way out where retention was faster than the group.
-        let to_the_beginning = Assignment { begins: 9, ..moved(9) };
-        assert_eq!(refused_by_keeper(&[to_the_beginning], &applied(&[(0, 4)]), &kafka()), None);
-        // By us, and the log was cut there since: what was read of it is gone with the destination.
-        let ours = Assignment { begins: 9, ..resumed(9, 0) };
-        assert!(refused_by_keeper(&[ours], &applied(&[(0, 4)]), &kafka()).is_some());
-    }
-
-    #[test]
-    fn a_destination_without_a_trace_of_the_group_is_refused_and_a_group_that_begins_is_not() {
-        let read = Assignment { begins: 2, ..resumed(9, 0) };
-        assert_eq!(
-            refused_by_keeper(std::slice::from_ref(&read), &applied(&[(1, 9)]), &kafka()).unwrap(),
-            "source: the destination holds nothing of the group, which has read and written before (t:0 at 9): it is a new \
-             one, or was lost. If it is the wrong one, name the right one in [sink]. To fill it from the beginning of the \
-             log, read under a new group, or move the group there (move --group g --topic t:0 --reset-offsets --to-offset \
-             2 --execute)"
-        );
-        let said = refused_by_keeper(&[read], &Places::default(), &GroupOffsets::default()).unwrap();
-        assert!(said.ends_with("To fill it from the beginning of the log, read under a new group"), "{said}");
-        // A new group, one that a tool placed somewhere, and one whose offsets expired.
-        for assigned in [assignment(0, 0), assignment(0, 9), moved(9)] {
-            assert_eq!(refused_by_keeper(&[assigned], &Places::default(), &kafka()), None);
-        }
-    }
-
-    #[test]
-    fn of_many_partitions_the_first_are_named() {
-        let many: Vec<Assignment> =
-            (0..20).map(|number| Assignment { partition: Partition::new("t", number), ..resumed(9, 0) }).collect();
-        let said = refused_by_keeper(&many, &Places::default(), &kafka()).unwrap();
-        assert!(said.contains("t:7 at 9; and 12 more)") && !said.contains("t:8"), "{said}");
     }
 }

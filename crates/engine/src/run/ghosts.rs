@@ -19,6 +19,8 @@ pub(super) struct Ghosts {
     pub(super) seen: Vec<(Sweep, Seen)>,
     /// Tables that may hold ghosts, by name.
     pub(super) suspected: Vec<String>,
+    /// A pass beside the pipeline sweeps nothing, and the pipeline has warned.
+    pub(super) beside: bool,
 }
 
 impl Ghosts {
@@ -49,7 +51,9 @@ impl Ghosts {
         if self.suspected.contains(&table) {
             return;
         }
-        if sweeps {
+        if self.beside {
+            tracing::debug!(table, "the connector took a full snapshot again");
+        } else if sweeps {
             tracing::warn!(
                 table,
                 "the connector took a full snapshot again: rows deleted in the gap have no event; those that the \

@@ -13,6 +13,8 @@ mod flow;
 mod gap;
 mod ghosts;
 mod line;
+mod lost_rows;
+mod notes;
 mod owners;
 mod passed;
 pub mod progress;

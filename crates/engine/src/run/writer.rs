@@ -12,7 +12,7 @@ use settle_core::batch::Batch;
 use settle_core::dead_letter::DeadLetter;
 use settle_core::holds::Holds;
 use settle_core::policy::{Verdict, decide};
-use settle_core::position::{Partition, TopicId};
+use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::sink::{Durable, FailureKind, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep};
 use settle_core::unfold::{Pieces, Ready, prepare};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -29,8 +29,8 @@ pub(super) enum Order {
     Open(Vec<PlacedPartition>, oneshot::Sender<Result<Places, SinkError>>),
     /// Apply this batch.
     Apply(Box<Batch>),
-    /// The group has offsets of these partitions from now on.
-    Stored(Vec<PlacedPartition>, oneshot::Sender<()>),
+    /// The group has committed these offsets.
+    Stored(Vec<(PlacedPartition, Offset)>, oneshot::Sender<()>),
     /// This was seen of a snapshot by which ghosts are to be swept when everything has passed it.
     Plan(TopicId, Sweep, Seen),
     /// Everything has passed these. Answered with the rows swept.
@@ -73,8 +73,8 @@ pub(super) async fn write(
                 // Nobody waits for the answer once the run has ended.
                 let _ = reply.send(result);
             }
-            Order::Stored(parts, reply) => {
-                if let Err(error) = writer.sink.stored(&parts).await {
+            Order::Stored(committed, reply) => {
+                if let Err(error) = writer.sink.stored(&committed).await {
                     // Only a loss of the group's offsets would go unnoticed; it is told again by the next run.
                     tracing::warn!(error = %error, "the destination could not note that the group has offsets");
                 }
@@ -137,6 +137,9 @@ impl Writer {
         self.fences.opened(parts);
         self.topic_ids.extend(parts.iter().map(|part| (part.partition.clone(), part.topic_id)));
         self.holds.open(parts.iter().map(|part| &part.partition), places.holds.clone());
+        if let Some(burial) = self.burial.as_mut().filter(|_| !places.holds.is_empty()) {
+            burial.expect_letters();
+        }
         Ok(places)
     }
 

@@ -2,9 +2,10 @@
 
 pub mod clickhouse;
 mod held;
+pub mod mysql;
 pub mod plan;
 pub mod postgres;
-#[allow(dead_code, reason = "dialects whose sinks are being built")]
 pub(crate) mod sql;
 pub mod sqlite;
+pub mod unique;
 mod unsent;

@@ -33,7 +33,7 @@ impl Stand for Server {
 
     fn lacks(&self, need: Need) -> Option<&'static str> {
         match need {
-            Need::Versioned | Need::Wire => None,
+            Need::Versioned | Need::Wire | Need::AnyCharacter => None,
             Need::Atomic => Some("it has no transactions: rows are inserted, and versions alone decide"),
             Need::HardDeletes => Some("a delete marker must stay, so deletes = \"hard\" is refused"),
             Need::UniqueIndexes => Some("ClickHouse has no unique indexes"),

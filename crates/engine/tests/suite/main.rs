@@ -10,6 +10,7 @@
 )]
 
 mod clickhouse;
+mod mysql;
 mod postgres;
 mod rules;
 mod sqlite;
@@ -21,6 +22,7 @@ use settle_testkit::suite::{Member, run};
 fn main() -> ExitCode {
     run(&[
         Member { name: "clickhouse", behaviours: 66, stand: clickhouse::stand },
+        Member { name: "mariadb", behaviours: 74, stand: mysql::stand },
         Member { name: "postgres", behaviours: 74, stand: postgres::stand },
         Member { name: "sqlite", behaviours: 72, stand: sqlite::stand },
     ])

@@ -33,7 +33,12 @@ impl Stand for Server {
 
     fn lacks(&self, need: Need) -> Option<&'static str> {
         match need {
-            Need::Atomic | Need::HardDeletes | Need::Wire | Need::UniqueIndexes | Need::NameLimit => None,
+            Need::Atomic
+            | Need::HardDeletes
+            | Need::Wire
+            | Need::UniqueIndexes
+            | Need::NameLimit
+            | Need::AnyCharacter => None,
             Need::Versioned => Some("it fences, so that versions are not all that keeps a zombie out"),
         }
     }

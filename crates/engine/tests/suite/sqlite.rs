@@ -30,7 +30,7 @@ impl Stand for File {
 
     fn lacks(&self, need: Need) -> Option<&'static str> {
         match need {
-            Need::Atomic | Need::HardDeletes | Need::UniqueIndexes => None,
+            Need::Atomic | Need::HardDeletes | Need::UniqueIndexes | Need::AnyCharacter => None,
             Need::Versioned => Some("it fences, so that versions are not all that keeps a zombie out"),
             Need::Wire => Some("COMMIT returns in this process: there is no reply on its way that could be lost"),
             Need::NameLimit => Some("a name may be as long as a statement"),
@@ -78,7 +78,7 @@ impl Database {
             return None;
         }
         let mut select = connection.prepare(&format!("SELECT * FROM {}", quoted(table))).unwrap();
-        let names: Vec<String> = select.column_names().into_iter().map(str::to_owned).collect();
+        let names: Vec<String> = select.column_names().map(str::to_owned).collect();
         let row = |row: &rusqlite::Row<'_>| (0..names.len()).map(|at| row.get(at)).collect();
         let rows = select.query_map([], row).unwrap().collect::<Result<_, _>>().unwrap();
         Some((names, rows))

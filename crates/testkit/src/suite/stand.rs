@@ -69,6 +69,8 @@ pub enum Need {
     Wire,
     /// The engine has unique indexes beside the key.
     UniqueIndexes,
+    /// Names hold any character, those above U+FFFF too.
+    AnyCharacter,
     /// A name that is one byte longer than [`Stand::longest_name`] cannot be a table's.
     NameLimit,
 }

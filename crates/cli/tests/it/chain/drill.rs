@@ -1,7 +1,6 @@
 //! The order of events, the same for both kinds of source.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use settle::compare::TextTable;
 use settle::simulate::Table;
@@ -85,7 +84,7 @@ async fn drill(source: Source) {
     sqlite.kill_before_a_commit().await;
     clickhouse.until_more(&source, 100).await;
 
-    traffic.stop(Duration::from_secs(if is_full() { 60 } else { 20 })).await;
+    traffic.stop(if is_full() { 6_000 } else { 1_000 }).await;
     source.mark(&TABLES).await;
     sqlite.until_marked().await;
     clickhouse.until_marked().await;

@@ -1,8 +1,6 @@
 //! The order of events into databases that have servers: two instances of a group into each, which are
 //! killed at random while others write.
 
-use std::time::Duration;
-
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use settle::database::{Address, Session};
@@ -49,7 +47,6 @@ async fn from_postgres_into_postgres_and_mariadb_killed_ten_times_each_is_the_so
     for kill in 0..KILLS {
         for server in &mut servers {
             server.until_more(&source, rng.random_range(20..120)).await;
-            tokio::time::sleep(Duration::from_millis(rng.random_range(0..60))).await;
             let instance = &mut server.instances[rng.random_range(0..2)];
             instance.kill();
             instance.start();
@@ -65,7 +62,7 @@ async fn from_postgres_into_postgres_and_mariadb_killed_ten_times_each_is_the_so
             _ => {}
         }
     }
-    traffic.stop(Duration::from_secs(if is_full() { 60 } else { 10 })).await;
+    traffic.stop(if is_full() { 6_000 } else { 500 }).await;
     source.mark(&TABLES).await;
     for server in &mut servers {
         server.until_marked().await;

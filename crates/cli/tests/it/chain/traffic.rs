@@ -1,7 +1,5 @@
 //! Four writers on the source, from before the connector is registered until the last kill is over.
 
-use std::time::{Duration, Instant};
-
 use settle::simulate::{self, Kind, Options, Report, SimulateError};
 use settle_engine::shutdown::{self, Stopper};
 use settle_testkit::services::is_full;
@@ -13,7 +11,6 @@ use crate::child::until;
 
 /// The writers; gone with the value.
 pub struct Traffic {
-    begun: Instant,
     stopper: Stopper,
     watch: watch::Receiver<Report>,
     running: Option<JoinHandle<Result<Report, SimulateError>>>,
@@ -32,7 +29,7 @@ impl Traffic {
         let (stopper, shutdown) = shutdown::channel();
         let (show, watch) = watch::channel(Report::default());
         let running = tokio::spawn(async move { simulate::run(&options, show, shutdown).await });
-        Self { begun: Instant::now(), stopper, watch, running: Some(running) }
+        Self { stopper, watch, running: Some(running) }
     }
 
     /// Waits until so many more transactions are written.
@@ -41,15 +38,17 @@ impl Traffic {
         until("transactions of the writers", async || self.watch.borrow().transactions(), |now| *now >= wanted).await;
     }
 
-    /// Stops, not before the writers have been at it for this long.
-    pub async fn stop(mut self, at_least: Duration) {
-        tokio::time::sleep(at_least.saturating_sub(self.begun.elapsed())).await;
+    /// Stops, not before so many transactions are written, hazards of every kind among them.
+    pub async fn stop(mut self, at_least: u64) {
+        let hazards = [Kind::InsertUpdate, Kind::Reinsert, Kind::KeyChange, Kind::LongOpen, Kind::Toast];
+        let enough = |report: &Report| {
+            report.transactions() >= at_least && hazards.iter().all(|kind| report.kinds.contains_key(kind))
+        };
+        until("enough transactions of every kind", async || self.watch.borrow().clone(), enough).await;
         self.stopper.ask();
         let running = self.running.take().unwrap();
         let report = running.await.unwrap().unwrap();
         assert!(report.skipped * 20 < report.committed, "{report}");
-        let hazards = [Kind::InsertUpdate, Kind::Reinsert, Kind::KeyChange, Kind::LongOpen, Kind::Toast];
-        assert!(hazards.iter().all(|kind| report.kinds.contains_key(kind)), "{report}");
     }
 }
 

@@ -108,6 +108,12 @@ fn json() -> impl Strategy<Value = String> {
 fn no_scale_makes_us_write_out_billions_of_zeros() {
     let source = SourceType::Decimal { scale: i32::MAX, precision: None };
     assert!(decode("0", Origin::Connect(&source), &Kind::Text).is_err());
+    // SQLite takes any numbers in a declared type.
+    let source = SourceType::Decimal { scale: 2, precision: None };
+    for scale in [2_000_000_000, -2_000_000_000] {
+        let kind = Kind::Decimal { precision: 4_000_000_000, scale };
+        assert!(decode("\"AQ==\"", Origin::Connect(&source), &kind).is_err(), "{scale}");
+    }
 }
 
 proptest! {

@@ -31,11 +31,13 @@ pub(in crate::dead_letter) struct TopicWriter {
     producer: Option<FutureProducer<Context>>,
     /// True once the topic's settings are known to be sound.
     is_sound: bool,
+    /// True once letters are known to have been written to it.
+    has_letters: bool,
 }
 
 impl TopicWriter {
     pub(in crate::dead_letter) fn new(topic: DeadLetterTopic) -> Self {
-        Self { topic, producer: None, is_sound: false }
+        Self { topic, producer: None, is_sound: false, has_letters: false }
     }
 
     /// The topic that it writes to.
@@ -43,12 +45,17 @@ impl TopicWriter {
         &self.topic
     }
 
+    /// Letters were written to it, by whomever.
+    pub(in crate::dead_letter) fn expect_letters(&mut self) {
+        self.has_letters = true;
+    }
+
     /// Writes all of them and waits until all are acknowledged. Says how many were too big.
     pub(in crate::dead_letter) async fn append(&mut self, records: &[Stored]) -> Result<u64, SinkError> {
         // A producer that failed is not used again: it may have given up for good.
         let producer = match self.producer.take() {
             Some(producer) => producer,
-            None => self.topic.open().await?,
+            None => self.topic.open(self.has_letters).await?,
         };
         if !self.is_sound {
             self.topic.look_at_settings().await?;
@@ -56,6 +63,7 @@ impl TopicWriter {
         }
         let truncated = self.topic.append(&producer, records).await?;
         self.producer = Some(producer);
+        self.has_letters = true;
         Ok(truncated)
     }
 }
@@ -100,8 +108,8 @@ impl DeadLetterTopic {
         self.client(&[]).create_with_context(self.context.clone()).map_err(|error| self.failed(&error))
     }
 
-    /// Makes the topic where it is missing and that is allowed.
-    async fn open(&self) -> Result<FutureProducer<Context>, SinkError> {
+    /// Makes the topic where it is missing and that is allowed. `has_letters`: it was there before.
+    async fn open(&self, has_letters: bool) -> Result<FutureProducer<Context>, SinkError> {
         let refused = |error: KafkaError| self.failed(&error);
         if !self.appears(Duration::ZERO).await? {
             // They must outlive a holiday, and those of one key must not replace each other.
@@ -120,6 +128,12 @@ impl DeadLetterTopic {
                     );
                     return Err(self.error(FailureKind::Contract, context));
                 }
+                Some(Ok(_)) | None if has_letters => tracing::warn!(
+                    topic = self.topic,
+                    "the topic for dead letters was gone and is made anew: the letters in it are lost, and what stands on \
+                     them stays held in the destination until whole rows come; take a new snapshot of their tables, or \
+                     read their records again from the log"
+                ),
                 Some(Ok(_)) | None => tracing::info!(topic = self.topic, "topic for dead letters created"),
             }
             // Brokers learn of a new topic one after the other.

@@ -15,6 +15,7 @@ use settle_core::version::Version;
 
 use super::column_type::{Base, ColumnType};
 use super::config::ClickHouseConfig;
+use super::holds::HoldFacts;
 use super::meta::{self, Meta};
 use super::names::{identifier, identifiers, literal};
 use super::naming::Naming;
@@ -23,7 +24,7 @@ use super::table::{Table, describe};
 use super::{standings, truncates};
 use crate::config::{MetaNames, Target};
 use crate::contents::{Contents, EachRow, Fact, Found, Look, SeenRow, Summary, TargetTable, Wanted};
-use crate::epochs::placed;
+use crate::epochs::{latest_last, placed};
 
 /// A ClickHouse database that is looked at.
 pub struct ClickHouseContents {
@@ -185,9 +186,12 @@ impl ClickHouseContents {
         }
         let (mut meta, client) = (Meta::new(&self.server.database), &self.server.client);
         let floors = meta.read_floors(client, parts).await?;
-        let epochs = placed(&standings::epochs(&meta, client).await?, parts);
-        let written = standings::of_group(&meta, client, &self.group, parts).await?;
-        Ok(Places { floors, epochs, written, ..Places::default() })
+        let all_epochs = standings::epochs(&meta, client).await?;
+        let epochs = placed(&all_epochs, parts);
+        let written = latest_last(&all_epochs, standings::of_group(&meta, client, &self.group, parts).await?.written);
+        let holds = HoldFacts::new(&self.server.database).open(client, parts).await?;
+        let truncates = truncates::read(&self.server, &meta).await?.into_cuts();
+        Ok(Places { floors, epochs, written, holds, truncates, ..Places::default() })
     }
 
     async fn read_facts(&self) -> Result<Vec<Fact>, SinkError> {

@@ -52,9 +52,9 @@ pub(crate) fn type_of(source: &SourceType, optional: bool) -> Option<String> {
 
 fn decimal(scale: i32, precision: Option<u32>) -> Option<String> {
     // A negative scale is trailing zeros: whole numbers with more digits.
-    let zeros = u32::try_from(-scale).unwrap_or(0);
+    let zeros = if scale < 0 { scale.unsigned_abs() } else { 0 };
     let scale = u32::try_from(scale).unwrap_or(0);
-    let precision = precision.map_or(76, |digits| (digits + zeros).max(scale).max(1));
+    let precision = precision.map_or(76, |digits| digits.saturating_add(zeros).max(scale).max(1));
     (precision <= 76 && scale <= precision).then(|| format!("Decimal({precision}, {scale})"))
 }
 
@@ -220,4 +220,23 @@ pub fn table_ddl(
     let name = QualifiedName::new(database, naming.table());
     let places = meta::create_table(database, cluster, cluster.is_some());
     Ok(vec![places, create.sql(), create_view(&name, &shown, naming.meta(), cluster)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_a_schema_says_of_a_decimal_is_a_type_or_none() {
+        assert_eq!(decimal(2, Some(10)).as_deref(), Some("Decimal(10, 2)"));
+        assert_eq!(decimal(-3, Some(10)).as_deref(), Some("Decimal(13, 0)"));
+        assert_eq!(decimal(4, None).as_deref(), Some("Decimal(76, 4)"));
+        for (scale, precision) in
+            [(i32::MIN, Some(10)), (-1, Some(u32::MAX)), (i32::MIN, Some(u32::MAX)), (i32::MAX, None)]
+        {
+            assert_eq!(decimal(scale, precision), None, "{scale} {precision:?}");
+        }
+        // No precision, and zeros before the point: as wide as it gets.
+        assert_eq!(decimal(i32::MIN, None).as_deref(), Some("Decimal(76, 0)"));
+    }
 }

@@ -261,7 +261,13 @@ impl Meta {
 
     /// All facts of a kind.
     pub(crate) async fn of_kind(&self, client: &Client, kind: &str) -> Result<Vec<Fact>, SinkError> {
-        let rows = self.facts(client, &format!("kind = {}", literal(kind))).await?;
+        self.of_kinds(client, &[kind]).await
+    }
+
+    /// All facts of these kinds.
+    pub(crate) async fn of_kinds(&self, client: &Client, kinds: &[&str]) -> Result<Vec<Fact>, SinkError> {
+        let kinds: Vec<String> = kinds.iter().map(|kind| literal(kind)).collect();
+        let rows = self.facts(client, &format!("kind IN ({})", kinds.join(", "))).await?;
         rows.into_iter().map(|row| self.fact(row)).collect()
     }
 

@@ -20,6 +20,7 @@ mod definition;
 mod destination;
 mod encode;
 mod failure;
+mod filled;
 mod holds;
 mod meta;
 mod migration;

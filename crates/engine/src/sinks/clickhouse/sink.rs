@@ -1,12 +1,12 @@
 //! The sink: what is done in which order.
 //!
-//! Floors and truncates first, then rows, then what the truncates empty, then the proof. Every write is idempotent (versions decide), so after
+//! What a loss is told by, floors and truncates first, then rows, then what the truncates empty, then the proof. Every write is idempotent (versions decide), so after
 //! any failure the same batch is applied again from its beginning, and sends the same bytes.
 
 use std::collections::{BTreeSet, HashSet};
 
 use settle_core::batch::Batch;
-use settle_core::position::TopicId;
+use settle_core::position::{Offset, TopicId};
 use settle_core::sink::{
     BoxFuture, Durable, FailureKind, Guarantee, Outcome, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
 };
@@ -15,14 +15,16 @@ use settle_core::version::Version;
 use super::apply;
 use super::config::ClickHouseConfig;
 use super::destination::Destination;
+use super::filled::{self, Filled};
 use super::holds::HoldFacts;
 use super::meta::Meta;
 use super::server::Server;
+use super::standings::{self, OfGroup};
+use super::sweeps;
 use super::table::describe;
 use super::truncates;
-use super::{standings, sweeps};
 use crate::config::{Deletes, Target};
-use crate::epochs::{RecordedEpoch, placed};
+use crate::epochs::{RecordedEpoch, latest_last, placed};
 
 /// ClickHouse as a destination.
 pub struct ClickHouse {
@@ -30,8 +32,11 @@ pub struct ClickHouse {
     pub(crate) target: Target,
     pub(crate) meta: Meta,
     holds: HoldFacts,
+    filled: Filled,
     /// The pipeline's consumer group.
     group: String,
+    /// Partitions of which it is noted that the group begins to write them.
+    begun: HashSet<(TopicId, i32)>,
     destination: Destination,
     /// Target tables whose pending DELETE this process has repeated.
     repeated: HashSet<String>,
@@ -62,7 +67,9 @@ impl ClickHouse {
             target,
             meta,
             holds,
+            filled: Filled::default(),
             group,
+            begun: HashSet::new(),
             destination: Destination::default(),
             repeated: HashSet::new(),
             is_open: false,
@@ -92,11 +99,16 @@ impl ClickHouse {
     async fn recorded(&mut self, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
         let client = &self.server.client;
         let holds = self.holds.open(client, parts).await?;
-        let epochs = placed(&standings::epochs(&self.meta, client).await?, parts);
-        let written = standings::of_group(&self.meta, client, &self.group, parts).await?;
+        let all_epochs = standings::epochs(&self.meta, client).await?;
+        let epochs = placed(&all_epochs, parts);
+        let OfGroup { written, begun, committed } = standings::of_group(&self.meta, client, &self.group, parts).await?;
+        let written = latest_last(&all_epochs, written);
+        let missing = filled::missing(&self.server, &self.meta, &self.target, parts).await?;
+        self.filled.forget(parts);
+        self.begun.extend(begun.iter().map(|part| (part.topic_id, part.partition.number)));
         let mut pending = sweeps::pending(&self.server, &self.meta, parts).await?;
         pending.extend(truncates::pending(&self.server, &self.meta, parts).await?);
-        Ok(Places { holds, epochs, written, pending, ..Places::default() })
+        Ok(Places { holds, epochs, written, begun, applied: committed, missing, pending, ..Places::default() })
     }
 
     async fn finish_one(&mut self, pending: &Pending) -> Result<u64, SinkError> {
@@ -131,11 +143,36 @@ impl ClickHouse {
         truncates::finish(&self.server, &self.meta, &self.target, &passed).await
     }
 
+    /// Notes that the group begins to write the partitions of the batch, before any of its offsets is
+    /// committed.
+    async fn begin(&mut self, batch: &Batch) -> Result<(), SinkError> {
+        let mut begin: Vec<PlacedPartition> = Vec::new();
+        for span in batch.spans() {
+            let part =
+                PlacedPartition { topic_id: self.meta.topic_id(&span.partition)?, partition: span.partition.clone() };
+            if !self.begun.contains(&(part.topic_id, part.partition.number)) && !begin.contains(&part) {
+                begin.push(part);
+            }
+        }
+        standings::begin(&self.meta, &self.server.client, &self.group, &begin).await?;
+        self.begun.extend(begin.into_iter().map(|part| (part.topic_id, part.partition.number)));
+        Ok(())
+    }
+
+    /// Forgets a group that was made for one pass.
+    pub(crate) async fn forget_group(&self, group: &str) -> Result<(), SinkError> {
+        if describe(&self.server.client, self.meta.name()).await?.is_none() {
+            return Ok(());
+        }
+        standings::forget(&self.meta, &self.server.client, group).await
+    }
+
     async fn apply_batch(&mut self, batch: &Batch) -> Result<Durable, SinkError> {
         if !self.is_open {
             return Err(SinkError::new(FailureKind::Bug, "applying a batch", "the sink was never opened"));
         }
-        let Self { server, target, meta, destination, repeated, .. } = self;
+        self.begin(batch).await?;
+        let Self { server, target, meta, destination, repeated, filled, .. } = self;
         meta.record(&server.client, batch.floors()).await?;
         let mut to_empty = truncates::record(server, meta, target, batch.truncates()).await?;
         let before = truncates::read(server, meta).await?;
@@ -144,6 +181,7 @@ impl ClickHouse {
         for rows in batch.tables() {
             let known = destination.prepare(server, target, &rows, meta).await?;
             let name = known.table.name.table.clone();
+            filled.note(server, meta, &name, &rows).await?;
             let became = match apply::table(server, target, known, &rows, before.of(&name)).await {
                 Ok(became) => became,
                 Err(error) => {
@@ -196,7 +234,7 @@ impl Sink for ClickHouse {
         Box::pin(self.finish_one(pending))
     }
 
-    fn stored<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>> {
-        Box::pin(standings::remember(&self.meta, &self.server.client, &self.group, parts))
+    fn stored<'a>(&'a mut self, committed: &'a [(PlacedPartition, Offset)]) -> BoxFuture<'a, Result<(), SinkError>> {
+        Box::pin(standings::remember(&self.meta, &self.server.client, &self.group, committed))
     }
 }

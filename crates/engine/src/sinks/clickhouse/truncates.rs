@@ -49,6 +49,11 @@ impl Emptied {
         self.cuts.get(table).copied().unwrap_or_default()
     }
 
+    /// The truncates of every target table.
+    pub(crate) fn into_cuts(self) -> Vec<(String, Cuts)> {
+        self.cuts.into_iter().collect()
+    }
+
     /// True if rows that a truncate empties may still arrive in the table, or be there.
     pub(crate) fn is_pending(&self, table: &str) -> bool {
         self.pending.contains(table)

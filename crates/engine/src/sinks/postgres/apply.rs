@@ -114,13 +114,15 @@ async fn forget_changed(session: &Transaction, state: &mut State, tables: &[Tabl
 
 async fn write_rows(session: &mut Transaction, state: &mut State, tables: &[TableRows<'_>]) -> Outcome<sink::Outcome> {
     let mut outcome = sink::Outcome::default();
-    let State { target, tables: known, .. } = state;
+    let State { target, tables: known, fence, .. } = state;
     let names: Vec<String> = known.values().map(|prepared| prepared.table.name.clone()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let cuts = claims::truncates(session, &names).await.map_err(SinkError::beside_the_rows)?;
     for rows in tables {
         let Some(prepared) = known.get_mut(rows.table) else { continue };
         let cuts = cuts.get(prepared.table.name.as_str()).copied().unwrap_or_default();
+        let Prepared { filled, plan, .. } = &mut *prepared;
+        filled.note(session, fence, &plan.table, *rows).await.map_err(SinkError::beside_the_rows)?;
         let mut writer = Writer { session, prepared, conventions: &target.conventions, cuts };
         writer.write(*rows, &mut outcome).await?;
     }

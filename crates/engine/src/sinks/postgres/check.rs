@@ -49,13 +49,13 @@ pub async fn check(
 }
 
 /// What the destination knows of the places, without changing anything.
-pub async fn places(config: &PostgresConfig, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
+pub async fn places(config: &PostgresConfig, target: &Target, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
     let connection = Connection::open(config).await?;
     if own::present(&connection, &config.schema).await?.len() < own::TABLES.len() {
         return Ok(Places::default());
     }
     let mut session = Transaction::begin_reading(connection, &format!("look at {}", config.address)).await?;
-    known_places::read(&mut session, &config.group, parts).await
+    known_places::read(&mut session, &config.group, target, parts).await
 }
 
 async fn look(

@@ -1,6 +1,7 @@
 //! What the sink needs to know of its server.
 
 use super::address::Address;
+use crate::sinks::unique::Unique;
 
 /// How long one statement may take, unless told otherwise.
 pub(crate) const REQUEST_TIMEOUT_MS: u64 = 120_000;
@@ -8,16 +9,6 @@ pub(crate) const REQUEST_TIMEOUT_MS: u64 = 120_000;
 pub(crate) const LOCK_TIMEOUT_MS: u64 = 30_000;
 /// The schema of the target tables, unless told otherwise.
 pub(crate) const SCHEMA: &str = "public";
-
-/// What happens to a unique index beside the key's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unique {
-    /// The table is refused.
-    #[default]
-    Refuse,
-    /// It is taken: a batch that would break it for a while is refused by the server.
-    Allow,
-}
 
 /// What happens to foreign keys of a target table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

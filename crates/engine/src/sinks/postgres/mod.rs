@@ -35,7 +35,7 @@ mod validate;
 
 pub use address::{Address, TlsFiles, Trust};
 pub use check::{check, create_table_ddl, own_tables_ddl, places};
-pub use config::{ForeignKeys, PostgresConfig, Unique};
+pub use config::{ForeignKeys, PostgresConfig};
 pub(crate) use config::{LOCK_TIMEOUT_MS, REQUEST_TIMEOUT_MS, SCHEMA};
 pub use contents::PostgresContents;
 pub use sink::Postgres;

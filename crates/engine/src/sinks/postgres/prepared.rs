@@ -20,6 +20,7 @@ use crate::finding::Finding;
 use crate::owner::Owner;
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
+use crate::sinks::sql::filled::Filled;
 use crate::sinks::sql::{claims, standings};
 
 const SQL: Dialect = Dialect::Postgres;
@@ -44,6 +45,8 @@ pub(super) struct Prepared {
     pub(super) layouts: Vec<Arc<Layout>>,
     /// Columns of the source that the table lacks and may not get.
     pub(super) ignored: HashSet<String>,
+    /// What was noted of the partitions that fill it.
+    pub(super) filled: Filled,
 }
 
 /// A column of the key.
@@ -109,6 +112,7 @@ pub(super) async fn prepare(
         graves,
         layouts: Vec::new(),
         ignored: HashSet::new(),
+        filled: Filled::default(),
         plan,
         table,
     })

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use settle_core::batch::Batch;
-use settle_core::position::TopicId;
+use settle_core::position::{Offset, TopicId};
 use settle_core::sink::{
     BoxFuture, Durable, Guarantee, Outcome, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
 };
@@ -19,7 +19,7 @@ use super::transaction::Transaction;
 use crate::config::target::Target;
 use crate::epochs::RecordedEpoch;
 use crate::sinks::sql::positions::Fence;
-use crate::sinks::sql::{meta, places, standings, sweeps};
+use crate::sinks::sql::{filled, meta, places, standings, sweeps};
 
 /// Keeps tables in a PostgreSQL schema.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Postgres {
     async fn open_now(&mut self, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
         let mut session = self.begin("open", true).await?;
         let opened = async {
-            let places = places::read(&mut session, self.state.fence.group(), parts).await?;
+            let places = places::read(&mut session, self.state.fence.group(), &self.state.target, parts).await?;
             Ok((places, self.state.fence.raise(&mut session, parts).await?))
         };
         let opened = opened.await;
@@ -87,8 +87,14 @@ impl Postgres {
             own::make(&connection, &self.state.config.schema).await?;
         }
         let mut session = Transaction::begin(connection, stages, &operation).await?;
-        if anew && let Err(error) = meta::open(&mut session).await {
-            return self.end(session, what, Err(error)).await;
+        if anew {
+            let opened = match filled::refuse_lost_meta(&mut session).await {
+                Ok(()) => meta::open(&mut session).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = opened {
+                return self.end(session, what, Err(error)).await;
+            }
         }
         Ok(session)
     }
@@ -154,10 +160,10 @@ impl Sink for Postgres {
         })
     }
 
-    fn stored<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>> {
+    fn stored<'a>(&'a mut self, committed: &'a [(PlacedPartition, Offset)]) -> BoxFuture<'a, Result<(), SinkError>> {
         Box::pin(async move {
             let mut session = self.begin("note the offsets of the group in", false).await?;
-            let noted = standings::remember(&mut session, self.state.fence.group(), parts).await;
+            let noted = standings::remember(&mut session, self.state.fence.group(), committed).await;
             self.end(session, "note the offsets of the group in", noted).await
         })
     }

@@ -4,13 +4,14 @@ use settle_core::key::Key;
 use settle_core::schema::{Conventions, DecimalMode, RowSchema, SourceType};
 
 use super::column::Wire;
-use super::config::{ForeignKeys, Unique};
+use super::config::ForeignKeys;
 use super::ddl::{meta_columns, within};
 use super::table::{self, Column, Description};
 use crate::config::target::Deletes;
 use crate::finding::Finding;
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
+use crate::sinks::unique::Unique;
 
 const SQL: Dialect = Dialect::Postgres;
 

@@ -11,7 +11,7 @@ use settle_core::truncate::{Cut, Cuts, LogOrder};
 use settle_core::version::Version;
 
 use super::dialect::{Lock, Take};
-use super::meta::{Line, READ, WRITE, is_subject, put, subject_key, subject_value, table};
+use super::meta::{Line, READ, WRITE, is_subject, of_kind, put, subject_key, subject_value, table};
 use super::session::{Cells, Outcome, Session, SqlValue, contract};
 use crate::owner::Owner;
 
@@ -120,16 +120,33 @@ pub(crate) async fn truncates<'t>(session: &mut impl Session, targets: &[&'t str
             let mut cells = Cells::of(READ, row);
             let (key, at) = (SqlValue::Text(cells.text()?), cells.int()?);
             let (hi, lo) = (cells.int()?, cells.int()?);
-            let version = Version::from_halves(hi.cast_unsigned(), lo.cast_unsigned());
             for (target, _) in targets.iter().zip(&keys).filter(|(_, known)| **known == key) {
-                let order = LogOrder::ALL.into_iter().find(|order| code(*order) == at).ok_or_else(|| {
-                    contract(READ, format!("a truncate of \"{target}\" is not of the form this program writes"))
-                })?;
-                found.entry(target).or_default().add(Cut { version, order });
+                found.entry(target).or_default().add(cut(target, at, hi, lo)?);
             }
         }
     }
     Ok(found)
+}
+
+/// What is known of the truncates of every target table.
+pub(crate) async fn all_truncates(session: &mut impl Session) -> Outcome<Vec<(String, Cuts)>> {
+    let sql = of_kind(session.dialect(), &["subject", "at", "hi", "lo"]);
+    let mut found: BTreeMap<String, Cuts> = BTreeMap::new();
+    for row in session.query(READ, &sql, &["truncate".into()]).await? {
+        let mut cells = Cells::of(READ, row);
+        let (target, at, hi, lo) = (cells.text()?, cells.int()?, cells.int()?, cells.int()?);
+        let cut = cut(&target, at, hi, lo)?;
+        found.entry(target).or_default().add(cut);
+    }
+    Ok(found.into_iter().collect())
+}
+
+fn cut(target: &str, at: i64, hi: i64, lo: i64) -> Outcome<Cut> {
+    let order = LogOrder::ALL
+        .into_iter()
+        .find(|order| code(*order) == at)
+        .ok_or_else(|| contract(READ, format!("a truncate of \"{target}\" is not of the form this program writes")))?;
+    Ok(Cut { version: Version::from_halves(hi.cast_unsigned(), lo.cast_unsigned()), order })
 }
 
 /// Rows written before the order was recorded have 0, and were compared by the whole version.

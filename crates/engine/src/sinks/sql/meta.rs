@@ -8,6 +8,7 @@
 //! | `table` | target table | | | the source table and lineage that fill it |
 //! | `epoch` | topic, topic id, partition | offset | the epoch, 0 | |
 //! | `group` | group, topic, topic id, partition | | | |
+//! | `filled` | target table, topic id, partition, source table | | least offset of a row, 0 | |
 //! | `held` | topic id, partition, key | | offsets of dead letters | |
 //! | `sweep-gap`, `sweep-last` | topic id, topic, source table | upper half of the version | version of the snapshot | |
 //!
@@ -28,7 +29,7 @@ use super::session::{Cells, Outcome, Session, SqlValue, contract};
 
 pub(super) const READ: &str = "read settle_meta";
 pub(super) const WRITE: &str = "write settle_meta";
-const TABLE: &str = "settle_meta";
+pub(super) const TABLE: &str = "settle_meta";
 
 /// The SQL that makes the table.
 pub(crate) fn create(dialect: Dialect) -> &'static str {
@@ -166,6 +167,12 @@ pub(crate) async fn open(session: &mut impl Session) -> Outcome<()> {
         }
     }
     Ok(())
+}
+
+/// True if a version scheme is recorded: it is the first thing that is.
+pub(super) async fn has_scheme(session: &mut impl Session) -> Outcome<bool> {
+    let sql = of_kind(session.dialect(), &["detail"]);
+    Ok(!session.query(READ, &sql, &["scheme".into()]).await?.is_empty())
 }
 
 /// Records a floor with the rows that raised it.

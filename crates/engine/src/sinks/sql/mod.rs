@@ -9,6 +9,7 @@
 
 pub(crate) mod claims;
 pub(crate) mod dialect;
+pub(crate) mod filled;
 pub(crate) mod holds;
 pub(crate) mod meta;
 pub(crate) mod places;

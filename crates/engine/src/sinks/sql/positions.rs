@@ -20,7 +20,7 @@ use super::dialect::{Dialect, Lock, Take};
 use super::session::{Cells, Outcome, Session, SqlValue, contract};
 use super::{holds, meta};
 
-const TABLE: &str = "settle_positions";
+pub(super) const TABLE: &str = "settle_positions";
 const READ: &str = "read settle_positions";
 const WRITE: &str = "write settle_positions";
 const APPLY: &str = "apply a batch";
@@ -92,6 +92,14 @@ pub(crate) async fn read(
         }
     }
     Ok(applied)
+}
+
+/// True if records of any group are applied.
+pub(super) async fn any_applied(session: &mut impl Session) -> Outcome<bool> {
+    let dialect = session.dialect();
+    let next = dialect.quoted("next_offset");
+    let sql = format!("SELECT {next} FROM {} WHERE {next} > 0 LIMIT 1", dialect.quoted(TABLE));
+    Ok(!session.query(READ, &sql, &[]).await?.is_empty())
 }
 
 /// Removes what a group left: for one that was made for one pass.
@@ -237,6 +245,11 @@ impl Fence {
             insert(session, rows, &[("next_offset", Take::Greatest), ("topic", Take::New)]).await?;
         }
         Ok(())
+    }
+
+    /// The topic's incarnation of a partition that this instance has opened.
+    pub(crate) fn topic_id(&self, partition: &Partition) -> Outcome<TopicId> {
+        self.opened(partition).map(|(topic_id, _)| topic_id)
     }
 
     fn opened(&self, partition: &Partition) -> Outcome<(TopicId, i64)> {

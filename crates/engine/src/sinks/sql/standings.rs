@@ -1,7 +1,7 @@
 //! What `settle_meta` keeps of epochs (kind `epoch`) and of groups that have offsets (kind `group`).
 
 use settle_core::epoch::{Boundary, Epoch};
-use settle_core::position::{Partition, TopicId};
+use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::sink::PlacedPartition;
 use settle_core::version::Version;
 use uuid::Uuid;
@@ -81,8 +81,13 @@ pub(crate) async fn of_group(
 }
 
 /// Remembers that the group has offsets in these partitions.
-pub(crate) async fn remember(session: &mut impl Session, group: &str, parts: &[PlacedPartition]) -> Outcome<()> {
-    for PlacedPartition { topic_id, partition } in parts {
+pub(crate) async fn remember(
+    session: &mut impl Session,
+    group: &str,
+    committed: &[(PlacedPartition, Offset)],
+) -> Outcome<()> {
+    // How far the group is, the rows say.
+    for (PlacedPartition { topic_id, partition }, _) in committed {
         let subject = serde_json::json!([group, &*partition.topic, topic_id.0, partition.number]).to_string();
         put(session, Line { kind: "group", subject: &subject, ..Line::default() }, &[]).await?;
     }

@@ -71,6 +71,8 @@ fn write_rows(connection: &Connection, state: &mut State, batch: &Batch) -> Outc
             state.tables.insert(rows.table.clone(), prepared);
         }
         if let Some(prepared) = state.tables.get_mut(rows.table) {
+            let Prepared { filled, plan, .. } = prepared;
+            at_once(filled.note(&mut Attached(connection), &state.fence, &plan.table, rows))?;
             let mut writer = Writer::new(connection, prepared, &state.target.conventions)?;
             writer.write(rows, &mut outcome)?;
         }

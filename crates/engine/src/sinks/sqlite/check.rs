@@ -46,12 +46,12 @@ pub fn check(config: &SqliteConfig, target: &Target, sample: &Sample, parts: &[P
 }
 
 /// What the destination knows of the places, without changing anything.
-pub fn places(config: &SqliteConfig, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
+pub fn places(config: &SqliteConfig, target: &Target, parts: &[PlacedPartition]) -> Result<Places, SinkError> {
     let mut connection = opened(config, &mut Vec::new())?;
     let operation = || format!("look at {}", config.path.display());
     let tried = connection.transaction_with_behavior(TransactionBehavior::Immediate).during(operation)?;
     make_own(&tried)?;
-    let places = at_once(places::read(&mut Attached(&tried), &config.group, parts))?;
+    let places = at_once(places::read(&mut Attached(&tried), &config.group, target, parts))?;
     tried.rollback().during(operation)?;
     Ok(places)
 }

@@ -21,6 +21,7 @@ use crate::finding::Finding;
 use crate::owner::Owner;
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
+use crate::sinks::sql::filled::Filled;
 use crate::sinks::sql::session::at_once;
 use crate::sinks::sql::{claims, standings};
 
@@ -44,6 +45,8 @@ pub(super) struct Prepared {
     pub(super) shapes: Vec<Arc<Shape>>,
     /// Columns of the source that the table lacks and may not get.
     pub(super) ignored: HashSet<String>,
+    /// What is noted of where its rows come from.
+    pub(super) filled: Filled,
 }
 
 /// A column of the key.
@@ -109,6 +112,7 @@ pub(super) fn prepare(
         has_tombstones,
         shapes: Vec::new(),
         ignored: HashSet::new(),
+        filled: Filled::default(),
         plan,
         table,
     })

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 use settle_core::batch::Batch;
-use settle_core::position::TopicId;
+use settle_core::position::{Offset, TopicId};
 use settle_core::sink::{
     BoxFuture, Durable, Guarantee, Outcome, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
 };
@@ -21,7 +21,7 @@ use crate::epochs::RecordedEpoch;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::positions::Fence;
 use crate::sinks::sql::session::at_once;
-use crate::sinks::sql::{meta, places, standings, sweeps};
+use crate::sinks::sql::{filled, meta, places, standings, sweeps};
 
 /// Keeps tables in a SQLite file.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Sqlite {
         let (places, raised) = self.in_transaction("open", |connection, state| {
             make_own(connection)?;
             let mut session = Attached(connection);
-            let places = at_once(places::read(&mut session, state.fence.group(), parts))?;
+            let places = at_once(places::read(&mut session, state.fence.group(), &state.target, parts))?;
             Ok((places, at_once(state.fence.raise(&mut session, parts))?))
         })?;
         self.state.fence.hold(raised);
@@ -135,6 +135,7 @@ impl Sqlite {
 
 /// Makes what Settle keeps of its own, where it is missing.
 pub(super) fn make_own(connection: &Connection) -> Result<(), SinkError> {
+    at_once(filled::refuse_lost_meta(&mut Attached(connection)))?;
     connection.execute_batch(meta::create(Dialect::Sqlite)).during(|| "create settle_meta".into())?;
     positions::make(connection)?;
     at_once(meta::open(&mut Attached(connection)))
@@ -178,9 +179,9 @@ impl Sink for Sqlite {
         })
     }
 
-    fn stored<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>> {
-        let remember = |connection: &Connection, state: &mut State| {
-            at_once(standings::remember(&mut Attached(connection), state.fence.group(), parts))
+    fn stored<'a>(&'a mut self, committed: &'a [(PlacedPartition, Offset)]) -> BoxFuture<'a, Result<(), SinkError>> {
+        let remember = move |connection: &Connection, state: &mut State| {
+            at_once(standings::remember(&mut Attached(connection), state.fence.group(), committed))
         };
         Box::pin(async move { blocking(|| self.in_transaction("note the offsets of the group in", remember)) })
     }

@@ -240,7 +240,7 @@ impl Sink for SinkHandle {
         Box::pin(async { Ok(7) })
     }
 
-    fn stored<'a>(&'a mut self, _parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<(), SinkError>> {
+    fn stored<'a>(&'a mut self, _: &'a [(PlacedPartition, Offset)]) -> BoxFuture<'a, Result<(), SinkError>> {
         Box::pin(async { Ok(()) })
     }
 }

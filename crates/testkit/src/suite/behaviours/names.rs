@@ -5,7 +5,7 @@ use settle_core::sink::FailureKind;
 
 use crate::suite::scene::Scene;
 use crate::suite::source::{Engine, Sent, Source};
-use crate::suite::stand::Stand;
+use crate::suite::stand::{Need, Stand};
 use crate::suite::table::{Column, Kind, Table};
 
 const HOSTILE: [&str; 12] = [
@@ -49,8 +49,10 @@ pub(in crate::suite) async fn hostile_names_are_names(stand: &dyn Stand) {
     for deletes in Scene::ways_to_delete(stand) {
         let mut scene = Scene::of(stand, Source::new(Engine::Postgres, [])).await;
         scene.rules.deletes = Some(deletes);
-        let next = |n: usize| HOSTILE[n % HOSTILE.len()];
-        for (n, name) in HOSTILE.into_iter().enumerate() {
+        let may = |c: &char| *c <= '\u{ffff}' || stand.lacks(Need::AnyCharacter).is_none();
+        let names = HOSTILE.map(|name| name.chars().filter(may).collect::<String>());
+        let next = |n: usize| names[n % names.len()].as_str();
+        for (n, name) in names.iter().enumerate() {
             let (key, number, text) = (next(n + 1), next(n + 2), next(n + 3));
             let columns =
                 vec![Column::key(key, Kind::Int), Column::new(number, Kind::Int), Column::new(text, Kind::Text)];

@@ -86,11 +86,14 @@ pub(in crate::suite) async fn that_a_group_has_offsets_is_remembered(stand: &dyn
     let (one, other) = (scene.source.partition(0, 1), scene.source.partition(0, 2));
     let mut run = scene.run().await;
     assert_eq!(run.places.written, []);
-    for _ in 0..2 {
-        run.sink.stored(std::slice::from_ref(&one)).await.expect("a note is kept");
+    for offset in [5, 7, 6] {
+        run.sink.stored(&[(one.clone(), offset)]).await.expect("a note is kept");
     }
     let run = scene.run().await;
     assert!(run.places.wrote(one.topic_id, &one.partition) && !run.places.wrote(other.topic_id, &other.partition));
+    // Whoever keeps its places with the rows knows better.
+    let noted = (!scene.is_atomic).then_some(7);
+    assert_eq!(run.places.applied_of(one.topic_id, &one.partition), noted, "the greatest");
     let another = scene.run_as("another").await;
     assert!(!another.places.wrote(one.topic_id, &one.partition), "a group of its own");
     let anew = TopicId::of_first_line("anew", b"");

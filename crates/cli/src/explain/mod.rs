@@ -1,5 +1,9 @@
 //! `settle explain`: how the records of one row were read, what beat what, and what the destination
-//! has of it.
+//! has of it; and where that is not what the log says, why: a truncate, a dead letter.
+
+mod letters;
+mod text;
+mod truncates;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +18,7 @@ use settle_core::schema::RowSchema;
 use settle_core::sink::{PlacedPartition, Places};
 use settle_core::version::Version;
 use settle_engine::config::Config;
-use settle_engine::contents::{Found, Wanted};
+use settle_engine::contents::Wanted;
 use settle_engine::inspection;
 use settle_engine::log::LogPartition;
 use settle_engine::scan::scan;
@@ -23,9 +27,8 @@ use settle_engine::shutdown::{self, Shutdown};
 use crate::args::ExplainArgs;
 use crate::exit::{self, Exit, fail};
 use crate::run::listen;
-
-/// Records that are shown, the first and the last ones.
-const SHOWN: usize = 40;
+use letters::Letters;
+use truncates::Truncates;
 
 /// Reads the log and prints.
 pub fn execute(path: &Path, args: &ExplainArgs) -> Exit {
@@ -48,6 +51,7 @@ struct Row {
     key: Option<Key>,
     schema: Option<Arc<RowSchema>>,
     seen: Vec<Seen>,
+    truncates: Truncates,
 }
 
 impl Row {
@@ -57,6 +61,11 @@ impl Row {
             None => named.is_none_or(|named| *named == change.table.to_string()),
         };
         is_table && self.key.as_ref().is_some_and(|key| is_same(key, &change.key))
+    }
+
+    /// True if a record of it is of this topic.
+    fn is_in(&self, topic: &str) -> bool {
+        self.seen.iter().any(|seen| *seen.place.partition.topic == *topic)
     }
 
     fn take(&mut self, change: &Change, place: Place) {
@@ -120,13 +129,18 @@ async fn explain(config: &Config, args: &ExplainArgs) -> Exit {
             Err(exit) => return exit,
         }
     }
+    let letters = Letters::read(config, &log, &places).await;
     let mut told = None;
     let read = read(config, spans, &places, shutdown, |place, event| {
         let is_asked = args.place.as_ref() == Some(&place);
         if is_asked {
             told = Some(of_no_row(&event));
         }
-        let Ok(Event::Change(change)) = event else { return };
+        let change = match event {
+            Ok(Event::Change(change)) => change,
+            Ok(Event::Truncate(truncate)) => return row.truncates.take(&truncate, place),
+            _ => return,
+        };
         if is_asked {
             // Its names in the order that the partition's other keys have.
             row.key = Some(change.key.clone());
@@ -142,16 +156,22 @@ async fn explain(config: &Config, args: &ExplainArgs) -> Exit {
         let nothing = || Some("no record is delivered there (removed by compaction, aborted, or a marker)".to_owned());
         if let Some(told) = told.unwrap_or_else(nothing) {
             println!("{asked}: {told}");
+            letters.at(asked).into_iter().for_each(|letter| println!("{letter}"));
             return Exit::Done;
         }
     }
+    let letters = letters.of(&row, args.table.as_deref());
     let (Some(table), Some(key)) = (&row.table, &row.key) else {
-        println!("the log has no record of that row");
+        println!("the log has no record of that row{}", if letters.is_empty() { "" } else { " that can be read" });
+        print!("{}", text::of_letters(&letters));
         return Exit::Contract;
     };
     let wanted = Wanted { table, key, schema: row.schema.as_deref(), with_values: args.values };
     match contents.find(wanted).await {
-        Ok(found) => print!("{}", text(&row, found.as_ref(), args.values)),
+        Ok(found) => {
+            let recorded = places.truncates_of(&config.target.table_name(table));
+            print!("{}", text::of_row(&row, &letters, recorded, found.as_ref(), args.values));
+        }
         Err(error) => return fail(exit::of_sink(&error), &error),
     }
     Exit::Done
@@ -211,58 +231,4 @@ fn of_no_row(event: &Result<Event, Refusal>) -> Option<String> {
         Ok(Event::Control(control)) => Some(format!("it concerns no row: {control:?}")),
         Err(refusal) => Some(format!("a run would refuse it: {refusal}")),
     }
-}
-
-fn text(row: &Row, found: Option<&Found>, values: bool) -> String {
-    use std::fmt::Write as _;
-
-    let mut text = String::new();
-    let table = row.table.as_ref().map(ToString::to_string).unwrap_or_default();
-    let key = row.key.as_ref().map(ToString::to_string).unwrap_or_default();
-    let _ = writeln!(text, "{table} {key}: {} records; versions are epoch/commit/rank/record", row.seen.len());
-    let greatest = row.seen.iter().map(|seen| seen.version).max();
-    let winner = row.seen.iter().position(|seen| Some(seen.version) == greatest);
-    let mut newest = None;
-    for (at, seen) in row.seen.iter().enumerate() {
-        let before = newest;
-        newest = newest.max(Some(seen.version));
-        if row.seen.len() > SHOWN && (SHOWN / 2..row.seen.len() - SHOWN / 2).contains(&at) {
-            if at == SHOWN / 2 {
-                let _ = writeln!(text, "  … {} more …", row.seen.len() - SHOWN);
-            }
-            continue;
-        }
-        let what = match before {
-            _ if Some(at) == winner => "wins",
-            Some(before) if seen.version == before => "sent again: changes nothing",
-            Some(before) if seen.version < before => "stale: an earlier record is newer",
-            _ => "overtaken by a later one",
-        };
-        let time = seen.source_ts_ms.map(|ms| format!(" at {ms} ms")).unwrap_or_default();
-        let _ = writeln!(text, "  {} {} {}{time}: {what}", seen.place, seen.op, seen.version);
-        if values && !seen.row.is_empty() {
-            let _ = writeln!(text, "      {}", seen.row);
-        }
-    }
-    let _ = match (found, greatest) {
-        (None, _) => writeln!(text, "the destination has nothing of it: not read yet, or removed by hand"),
-        (Some(found), Some(greatest)) => {
-            let state = if found.is_deleted { "deleted" } else { "a row" };
-            let why = match found.version.cmp(&greatest) {
-                std::cmp::Ordering::Equal => "as the log says",
-                std::cmp::Ordering::Less => "older than the log: the record that wins was not applied yet",
-                std::cmp::Ordering::Greater => {
-                    "newer than the log: its records are not in it any more, or it was swept"
-                }
-            };
-            writeln!(text, "the destination has {state}, version {}: {why}", found.version)
-        }
-        (Some(found), None) => writeln!(text, "the destination has version {}", found.version),
-    };
-    if let Some(found) = found.filter(|_| values) {
-        for (name, value) in &found.columns {
-            let _ = writeln!(text, "      {name} = {}", value.as_deref().unwrap_or("NULL"));
-        }
-    }
-    text
 }

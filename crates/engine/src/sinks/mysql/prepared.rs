@@ -1,0 +1,380 @@
+//! A target table, made or validated, and what is known of writing to it.
+//!
+//! DDL of MySQL commits whatever transaction it stands in. So all of this is done before the one of a
+//! batch begins; that one looks first whether the table is still what it was.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use settle_core::batch::{Row, TableRows};
+use settle_core::change::TableName;
+use settle_core::columns::Column as Carried;
+use settle_core::key::Key;
+use settle_core::schema::{SourceType, infer};
+
+use super::column::NewType;
+use super::config::MySqlConfig;
+use super::connection::{Connection, Server, Shown};
+use super::ddl::{self, Tell, add_column, declared_type};
+use super::failure::{Outcome, contract};
+use super::shape::{Shape, Statements};
+use super::table::{Column, Description, describe};
+use super::validate;
+use crate::config::target::{Deletes, Evolution, Target};
+use crate::finding::Finding;
+use crate::owner::Owner;
+use crate::sinks::plan::Plan;
+use crate::sinks::sql::dialect::Dialect;
+use crate::sinks::sql::filled::Filled;
+use crate::sinks::sql::{claims, standings};
+
+const SQL: Dialect = Dialect::MySql;
+
+/// Column sets that are remembered for a table.
+const MAX_SHAPES: usize = 64;
+
+/// A target table that may be written.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    owner: Owner,
+    pub(super) plan: Plan,
+    evolution: Evolution,
+    create: bool,
+    pub(super) table: Description,
+    pub(super) key: Vec<KeyColumn>,
+    /// The column that marks deleted rows, where the table has one: also where deletes are hard
+    /// now, since they may have been soft before.
+    pub(super) is_deleted: Option<String>,
+    /// True where deleted rows leave their version in a table of its own: also where deletes are
+    /// soft now, since they may have been hard before.
+    pub(super) has_tombstones: bool,
+    /// True where a key reads back as it was bound, and no other unique index is there: then rows are
+    /// written many at once. Where another one is there, an upsert would change the row that has its
+    /// value, whatever key that has.
+    pub(super) many: bool,
+    pub(super) statements: Statements,
+    /// What was noted of the partitions that fill it.
+    pub(super) filled: Filled,
+    /// What the columns looked like; what changed them since makes all of this worthless.
+    shown: Vec<Shown>,
+    /// Column sets seen, the last one used first.
+    shapes: Vec<Arc<Shape>>,
+    /// Columns of the source that the table lacks and may not get.
+    pub(super) ignored: HashSet<String>,
+}
+
+/// A column of the key.
+#[derive(Debug)]
+pub(super) struct KeyColumn {
+    /// Its name in the message key.
+    pub(super) source: Box<str>,
+    /// Its place in the table's columns.
+    pub(super) at: usize,
+}
+
+/// Makes the table of these rows, or validates the one that is there. What was made and what may
+/// surprise is left in `findings`; with errors among them the table is refused.
+pub(super) async fn prepare(
+    connection: &mut Connection,
+    config: &MySqlConfig,
+    target: &Target,
+    rows: TableRows<'_>,
+    findings: &mut Vec<Finding>,
+) -> Outcome<Prepared> {
+    let plan = plan(&connection.server, target, rows)?;
+    let operation = format!("prepare table \"{}\"", plan.table);
+    let Some(first) = rows.rows().next() else {
+        return Err(contract(operation, "no row to tell its key from"));
+    };
+    let owner = Owner { table: rows.table.clone(), lineage: first.change().lineage.clone() };
+    claims::claim(connection, &plan.table, &owner).await?;
+    let mut table = match describe(connection, &plan.table).await? {
+        Some(table) => table,
+        None => {
+            findings.push(make(connection, target, &plan, rows).await?);
+            describe(connection, &plan.table)
+                .await?
+                .ok_or_else(|| contract(operation.as_str(), "the table is not there after it was made"))?
+        }
+    };
+    if let Some(completed) = complete_meta(connection, target, &plan, &table).await? {
+        findings.push(completed);
+        table = describe(connection, &table.name).await?.unwrap_or(table);
+    }
+    findings.extend(validate::target(config, &plan, &table, first.key(), rows.schema().map(Arc::as_ref)));
+    refuse_errors(&operation, findings)?;
+    standings::refuse_outranking(connection, &plan, &table.name).await?;
+    let key = key_columns(&plan, &table, first.key());
+    let has_tombstones = prepare_tombstones(connection, &plan, &table, &key, findings).await?;
+    refuse_errors(&operation, findings)?;
+    let shown = shown(connection, &table.name).await?;
+    Ok(Prepared::new(target, owner, plan, table, key, rows, has_tombstones, shown))
+}
+
+/// The rules for a table, with the name that the server gives its target.
+pub(super) fn plan_of(server: &Server, target: &Target, table: &TableName) -> Plan {
+    let mut plan = Plan::of(target, table, Deletes::Hard);
+    plan.table = server.table(&plan.table).into_owned();
+    plan
+}
+
+/// The rules for these rows, where their target can be written.
+pub(super) fn plan(server: &Server, target: &Target, rows: TableRows<'_>) -> Outcome<Plan> {
+    let plan = plan_of(server, target, rows.table);
+    if let Some(why) = SQL.table_refusal(&plan.table) {
+        let how = format!("give it another name: [tables.\"{}\"] name", rows.table);
+        return Err(contract(format!("prepare table \"{}\"", plan.table), format!("{why}; {how}")));
+    }
+    Ok(plan)
+}
+
+async fn shown(connection: &mut Connection, table: &str) -> Outcome<Vec<Shown>> {
+    let sql = format!("SELECT * FROM {} LIMIT 0", SQL.quoted(table));
+    connection.columns(&format!("look at the columns of \"{table}\""), &sql).await
+}
+
+fn refuse_errors(operation: &str, findings: &[Finding]) -> Outcome<()> {
+    let errors: Vec<String> = findings.iter().filter(|f| f.is_error()).map(Finding::to_string).collect();
+    if errors.is_empty() { Ok(()) } else { Err(contract(operation, errors.join(". Also: "))) }
+}
+
+async fn make(connection: &mut Connection, target: &Target, plan: &Plan, rows: TableRows<'_>) -> Outcome<Finding> {
+    let (sql, _) = ddl::new_table(plan, rows, Tell::Schema, &connection.server)?;
+    if !target.create {
+        return Err(contract(
+            format!("prepare table \"{}\"", plan.table),
+            format!("the table does not exist; make it, or set [sink] create = true:\n{sql}"),
+        ));
+    }
+    connection.execute_text(&format!("create table \"{}\"", plan.table), &sql).await?;
+    Ok(Finding::note(format!("table \"{}\" is made: {sql}", plan.table)))
+}
+
+/// Adds Settle's columns to a table that has no rows, where tables may be made and changed. A table
+/// with rows is its owner's: the statements are told instead.
+async fn complete_meta(
+    connection: &mut Connection,
+    target: &Target,
+    plan: &Plan,
+    table: &Description,
+) -> Outcome<Option<Finding>> {
+    let missing = validate::missing_meta(plan, table);
+    if missing.is_empty() || !table.is_table() || !target.create || target.evolution != Evolution::Add {
+        return Ok(None);
+    }
+    let operation = format!("add Settle's columns to table \"{}\"", table.name);
+    let any = format!("SELECT 1 FROM {} LIMIT 1", SQL.quoted(&table.name));
+    if !connection.rows(&operation, &any, Vec::new()).await?.is_empty() {
+        return Ok(None);
+    }
+    for sql in &missing {
+        connection.execute_text(&operation, sql).await?;
+    }
+    let added = missing.join("; ");
+    Ok(Some(Finding::note(format!("empty table \"{}\" gets Settle's columns: {added}", table.name))))
+}
+
+pub(super) fn key_columns(plan: &Plan, table: &Description, key: &Key) -> Vec<KeyColumn> {
+    let at = |source: &str| {
+        let name = plan.column(source, true).unwrap_or(source);
+        table.columns.iter().position(|column| SQL.same(&column.name, name))
+    };
+    // Validated: every key column is there.
+    key.names().filter_map(|source| Some(KeyColumn { source: source.into(), at: at(source)? })).collect()
+}
+
+async fn prepare_tombstones(
+    connection: &mut Connection,
+    plan: &Plan,
+    table: &Description,
+    key: &[KeyColumn],
+    findings: &mut Vec<Finding>,
+) -> Outcome<bool> {
+    let columns: Vec<&Column> = key.iter().map(|k| &table.columns[k.at]).collect();
+    let name = SQL.tombstones(&table.name);
+    match describe(connection, &name).await? {
+        Some(known) => findings.extend(validate::tombstone_table(plan, &table.name, &known, &columns)),
+        None if plan.deletes == Deletes::Hard => {
+            let sql = ddl::new_tombstones(table, &columns, plan);
+            connection.execute_text(&format!("create table \"{name}\""), &sql).await?;
+        }
+        None => return Ok(false),
+    }
+    Ok(true)
+}
+
+impl Prepared {
+    /// What was noted may be gone with its transaction.
+    pub(super) fn forget_notes(&mut self) {
+        self.filled = Filled::default();
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what was found, put together in one place")]
+    pub(super) fn new(
+        target: &Target,
+        owner: Owner,
+        plan: Plan,
+        table: Description,
+        key: Vec<KeyColumn>,
+        rows: TableRows<'_>,
+        has_tombstones: bool,
+        shown: Vec<Shown>,
+    ) -> Self {
+        let is_deleted = table.column(&plan.meta.is_deleted).map(|column| column.name.clone());
+        let names: Vec<String> = key.iter().map(|k| table.columns[k.at].name.clone()).collect();
+        let source_type = |k: &KeyColumn| Some(&rows.schema()?.field(&k.source, 0)?.source_type);
+        let reads_back = |k: &KeyColumn| {
+            let column = &table.columns[k.at];
+            let is_uuid = matches!(source_type(k), Some(SourceType::Uuid));
+            validate::is_exact(column, source_type(k)) && (column.storage.reads_back() || is_uuid)
+        };
+        let many = key.iter().all(reads_back) && validate::others(&table, &names).is_empty();
+        let statements = Statements::of(&plan, &table.name, &names, is_deleted.as_deref());
+        Self {
+            owner,
+            evolution: target.evolution,
+            create: target.create,
+            statements,
+            key,
+            is_deleted,
+            has_tombstones,
+            many,
+            shown,
+            shapes: Vec::new(),
+            ignored: HashSet::new(),
+            filled: Filled::default(),
+            plan,
+            table,
+        }
+    }
+
+    /// True where the table is what it was. From then on, and until the transaction ends, it stays so.
+    pub(super) async fn is_unchanged(&self, connection: &mut Connection) -> Outcome<bool> {
+        Ok(shown(connection, &self.table.name).await? == self.shown)
+    }
+
+    /// What a record without schema says, and what one with a schema does, is read alike.
+    pub(super) fn check_row(&self, row: Row<'_>) -> Outcome<()> {
+        let change = row.change();
+        let refused =
+            |context: String| Err(contract(self.operation(), format!("record {}: {context}", change.place())));
+        if change.lineage != self.owner.lineage {
+            let other = Owner { table: change.table.clone(), lineage: change.lineage.clone() };
+            return refused(self.owner.conflict(&other, &self.table.name).unwrap_or_default());
+        }
+        let fits = |name: &str| self.key.iter().any(|k| *k.source == *name);
+        if change.key.names().count() != self.key.len() || !change.key.names().all(fits) {
+            return refused(format!(
+                "its key has the fields {}, and the table's key is {}; make the topic's key the same throughout \
+                 (`message.key.columns`)",
+                SQL.list(change.key.names()),
+                SQL.list(self.key.iter().map(|k| &*k.source))
+            ));
+        }
+        Ok(())
+    }
+
+    /// What is being done, for errors.
+    pub(super) fn operation(&self) -> String {
+        format!("write to \"{}\"", self.table.name)
+    }
+
+    /// The shape of a record with these columns, some of which keep the stored value; or the place of one
+    /// that the table lacks and that has a value.
+    pub(super) fn shape(&mut self, columns: &[Carried<'_>], keeps: &[bool]) -> Outcome<Result<Arc<Shape>, usize>> {
+        if let Some(at) = self.shapes.iter().position(|shape| shape.fits(columns, keeps)) {
+            self.shapes.swap(0, at);
+            return Ok(Ok(self.shapes[0].clone()));
+        }
+        let shape = match Shape::of(self, columns, keeps, self.evolution())? {
+            Ok(shape) => Arc::new(shape),
+            Err(at) => return Ok(Err(at)),
+        };
+        // Few in practice; bounded whatever a topic brings.
+        self.shapes.truncate(MAX_SHAPES - 1);
+        self.shapes.insert(0, shape.clone());
+        Ok(Ok(shape))
+    }
+
+    /// What becomes of the column at this place, which the table lacks: the statement that adds it, with
+    /// its name; none where it is left out, as `evolution` says.
+    pub(super) fn growth(
+        &mut self,
+        carried: &Carried<'_>,
+        at: usize,
+        row: Row<'_>,
+    ) -> Outcome<Option<(String, String)>> {
+        let Carried { name, json } = carried;
+        let schema = row.change().schema.as_ref();
+        let source_type = schema.and_then(|schema| schema.field(name, at)).map(|field| &field.source_type);
+        let column = self.plan.column(name, false).unwrap_or_default().to_owned();
+        let known = match (self.plan.declared_type(&column), source_type) {
+            (Some(declared), _) => Some(declared_type(&self.operation(), &column, declared)?),
+            (None, Some(source_type)) => Some(NewType::of_source(source_type)),
+            (None, None) => None,
+        };
+        let seen = || NewType::of_values(infer(json)).unwrap_or(NewType::Text);
+        let sql = add_column(&self.table.name, &column, known.as_ref().unwrap_or(&seen()));
+        let carries = || format!("record {} carries a column \"{column}\" that the table lacks", row.change().place());
+        match (self.evolution(), known) {
+            (Evolution::Ignore, _) => {
+                tracing::warn!(
+                    table = self.table.name,
+                    column,
+                    "a new column is left out: [sink] evolution = \"ignore\""
+                );
+                self.ignored.insert(column);
+                return Ok(None);
+            }
+            (Evolution::Refuse, _) => {
+                let context = format!("{}; run {sql}, or set [sink] evolution", carries());
+                return Err(contract(self.operation(), context));
+            }
+            (Evolution::Add, None) => {
+                let context = format!(
+                    "{}, and no schema that says its type; run {sql} if that is its type, or declare it: \
+                     [tables.\"…\"] columns",
+                    carries()
+                );
+                return Err(contract(self.operation(), context));
+            }
+            (Evolution::Add, Some(_)) => {}
+        }
+        if let Some(why) = SQL.column_refusal(&column) {
+            let context = format!("{}: {why}; give it another name: [tables.\"…\"] rename", carries());
+            return Err(contract(self.operation(), context));
+        }
+        Ok(Some((column, sql)))
+    }
+
+    /// Adds the column at this place, which the table lacks, or leaves it out.
+    pub(super) async fn grow(
+        &mut self,
+        connection: &mut Connection,
+        carried: &Carried<'_>,
+        at: usize,
+        row: Row<'_>,
+    ) -> Outcome<()> {
+        let Some((column, sql)) = self.growth(carried, at, row)? else { return Ok(()) };
+        connection.execute_text(&format!("add column \"{column}\" to \"{}\"", self.table.name), &sql).await?;
+        tracing::info!(table = self.table.name, sql, "added a column");
+        if let Some(described) = describe(connection, &self.table.name).await? {
+            self.table = described;
+        }
+        self.shown = shown(connection, &self.table.name).await?;
+        self.shapes.clear();
+        Ok(())
+    }
+
+    /// What happens to columns that the table lacks. A table made for a delete has the key alone:
+    /// the columns of its first row are no change of it.
+    fn evolution(&self) -> Evolution {
+        if self.create && self.has_key_alone() { Evolution::Add } else { self.evolution }
+    }
+
+    fn has_key_alone(&self) -> bool {
+        let meta = ddl::meta_columns(&self.plan);
+        let is_meta = |column: &Column| meta.iter().any(|m| SQL.same(&m.name, &column.name));
+        self.table.columns.iter().enumerate().all(|(at, column)| is_meta(column) || self.key.iter().any(|k| k.at == at))
+    }
+}

@@ -1,0 +1,592 @@
+//! The rows of one table, in the transaction of their batch.
+//!
+//! Where a key reads back as it was bound, rows are written many at once: what the tombstones say of
+//! them is asked first, then deletes go, then upserts by the columns that they carry. Elsewhere, and
+//! where values were not sent, one row is written after the other, in the order of the log.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use mysql_async::Value as Bound;
+use settle_core::batch::{Kept, Row};
+use settle_core::change::Change;
+use settle_core::columns::Column as Carried;
+use settle_core::key::Key;
+use settle_core::schema::{Conventions, Origin};
+use settle_core::sink::{self, FailureKind, SinkError};
+use settle_core::truncate::Cuts;
+use settle_core::version::Version;
+
+use super::bind::bound;
+use super::connection::{Connection, Done, Refused};
+use super::failure::{Outcome, TOO_LARGE, contract};
+use super::ident::ident;
+use super::moved::Moved;
+use super::prepared::Prepared;
+use super::shape::{Many, Mark, Shape};
+use crate::config::target::Deletes;
+use crate::sinks::sql::dialect::Dialect;
+use crate::sinks::unsent;
+
+const SQL: Dialect = Dialect::MySql;
+
+/// Rows that one statement writes, or looks for.
+const ROWS: usize = 512;
+/// Values that a prepared statement has room for.
+const VALUES: usize = 65_535;
+/// Bytes that one statement carries, unless a single row has more.
+const BYTES: usize = 4 << 20;
+/// What the server's limit has room for beside the values.
+const HEADROOM: usize = 64 << 10;
+
+/// A row of the batch, with what was found out about it before the transaction.
+pub(super) struct Laid<'b> {
+    pub(super) row: Row<'b>,
+    /// Its place among the rows of its table.
+    pub(super) index: usize,
+    pub(super) columns: Vec<Carried<'b>>,
+}
+
+/// A row that is to be written.
+struct Item<'l, 'b> {
+    laid: &'l Laid<'b>,
+    key: Vec<Bound>,
+    ident: Vec<u8>,
+    /// The version of its tombstone.
+    grave: Option<Version>,
+}
+
+impl<'b> Item<'_, 'b> {
+    fn change(&self) -> &'b Change {
+        self.laid.row.change()
+    }
+
+    fn version(&self) -> Version {
+        self.laid.row.version()
+    }
+}
+
+/// What a row that is there says of itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stored {
+    pub(super) version: Version,
+    pub(super) is_deleted: bool,
+}
+
+/// Writes the rows of one table.
+pub(super) struct Writer<'a> {
+    pub(super) connection: &'a mut Connection,
+    pub(super) prepared: &'a mut Prepared,
+    pub(super) conventions: &'a Conventions,
+    pub(super) truncates: Cuts,
+}
+
+impl Writer<'_> {
+    pub(super) async fn write(
+        &mut self,
+        rows: &[Laid<'_>],
+        has_key_changes: bool,
+        outcome: &mut sink::Outcome,
+    ) -> Outcome<()> {
+        // Looked up before anything is written: the delete of the old key is in the same batch.
+        let moved = if has_key_changes { self.moved(rows).await? } else { Moved::default() };
+        let mut items = Vec::with_capacity(rows.len());
+        for laid in rows {
+            if self.truncates.empties(laid.row.version()) {
+                outcome.stale += 1;
+                continue;
+            }
+            let key = self.key(laid.row.key(), laid.row.change())?;
+            items.push(Item { ident: ident(&key), key, laid, grave: None });
+        }
+        let written = items.len() as u64;
+        let applied = match self.prepared.many {
+            true => self.many(items, &moved).await?,
+            false => {
+                items.sort_by_key(Item::version);
+                let mut applied = 0;
+                for mut item in items {
+                    item.grave = self.grave(&item.key).await?;
+                    applied += u64::from(self.one(&item, &moved).await?);
+                }
+                applied
+            }
+        };
+        outcome.applied += applied;
+        outcome.stale += written - applied;
+        Ok(())
+    }
+
+    /// Writes rows many at once; says how many were applied.
+    async fn many(&mut self, mut items: Vec<Item<'_, '_>>, moved: &Moved) -> Outcome<u64> {
+        // Of two keys that the table takes for one, the last change counts.
+        items.sort_by(|a, b| a.ident.cmp(&b.ident).then(b.version().cmp(&a.version())));
+        items.dedup_by(|later, first| later.ident == first.ident);
+        if self.prepared.has_tombstones {
+            let graves = self.graves(&items).await?;
+            for item in &mut items {
+                item.grave = graves.get(&item.ident).copied();
+            }
+            items.retain(|item| item.grave.is_none_or(|grave| grave < item.version()));
+        }
+        let (deletes, upserts): (Vec<_>, Vec<_>) = items.into_iter().partition(|item| item.laid.row.is_delete());
+        let mut applied = match self.prepared.plan.deletes {
+            Deletes::Soft => self.mark(&deletes).await?,
+            Deletes::Hard => self.delete(&deletes).await?,
+        };
+        let mut shapes: Vec<(Arc<Shape>, Vec<Item<'_, '_>>)> = Vec::new();
+        for item in upserts {
+            let shape = self.shape(item.laid, moved)?;
+            if shape.keeps_any || shape.loses {
+                applied += u64::from(self.upsert_one(&item, &shape, moved).await?);
+                continue;
+            }
+            match shapes.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &shape)) {
+                Some((_, items)) => items.push(item),
+                None => shapes.push((shape, vec![item])),
+            }
+        }
+        for (shape, items) in &shapes {
+            applied += self.upsert(shape, items, moved).await?;
+        }
+        Ok(applied)
+    }
+
+    async fn upsert(&mut self, shape: &Shape, items: &[Item<'_, '_>], moved: &Moved) -> Outcome<u64> {
+        let applied = self
+            .chunks(&shape.upsert, items, |writer, item, values| {
+                values.extend(item.key.iter().cloned());
+                writer.own(shape, item, moved, values)?;
+                values.extend(halves(item.version()));
+                Ok(())
+            })
+            .await?;
+        // Older than the row that is there now, whether it is this one or one as new.
+        self.drop_graves(items).await?;
+        Ok(applied)
+    }
+
+    /// Marks rows deleted, also such as were never seen.
+    async fn mark(&mut self, items: &[Item<'_, '_>]) -> Outcome<u64> {
+        let Some(mark) = self.prepared.statements.mark.clone() else { return self.delete(items).await };
+        let marked = self
+            .chunks(&mark.upsert, items, |_, item, values| {
+                values.extend(item.key.iter().cloned());
+                values.extend(tail(item.change()));
+                Ok(())
+            })
+            .await?;
+        self.drop_graves(items).await?;
+        Ok(marked)
+    }
+
+    /// Removes rows, and leaves their versions.
+    async fn delete(&mut self, items: &[Item<'_, '_>]) -> Outcome<u64> {
+        if items.is_empty() {
+            return Ok(0);
+        }
+        let stored = self.stored_of(items).await?;
+        let older = |item: &&Item<'_, '_>| stored.get(&item.ident).is_none_or(|stored| stored.version < item.version());
+        let (dead, there): (Vec<&Item<'_, '_>>, Vec<&Item<'_, '_>>) = {
+            let dead: Vec<&Item<'_, '_>> = items.iter().filter(older).collect();
+            let there = dead.iter().copied().filter(|item| stored.contains_key(&item.ident)).collect();
+            (dead, there)
+        };
+        for (what, items) in [(Buried::Grave, &dead), (Buried::Row, &there)] {
+            let prepared = &*self.prepared;
+            let statement = match what {
+                Buried::Grave => &prepared.statements.put_tombstones,
+                Buried::Row => &prepared.statements.delete_rows,
+            };
+            for items in items.chunks(ROWS.min(VALUES / statement.width)) {
+                let values: Vec<Bound> =
+                    items.iter().flat_map(|item| item.key.iter().cloned().chain(halves(item.version()))).collect();
+                let ran = self.connection.run(&prepared.operation(), &statement.of(items.len()), values).await;
+                ran.map_err(|refused| at_fault(refused, items.iter().map(|item| item.change())))?;
+            }
+        }
+        Ok(dead.len() as u64)
+    }
+
+    /// Runs an upsert of many rows in pieces; says how many rows it changed.
+    async fn chunks(
+        &mut self,
+        statement: &Many,
+        items: &[Item<'_, '_>],
+        bind: impl Fn(&Self, &Item<'_, '_>, &mut Vec<Bound>) -> Outcome<()>,
+    ) -> Outcome<u64> {
+        let room = self.connection.server.max_packet.saturating_sub(HEADROOM);
+        let most = ROWS.min(VALUES / statement.width).max(1);
+        let mut changed = 0;
+        let mut rest = items;
+        while !rest.is_empty() {
+            let mut values: Vec<Bound> = Vec::new();
+            let (mut rows, mut bytes) = (0, 0);
+            let wanted = largest_power(rest.len().min(most));
+            for item in &rest[..wanted] {
+                let from = values.len();
+                bind(self, item, &mut values)?;
+                let size: usize = values[from..].iter().map(size).sum();
+                if size > room {
+                    let context = format!("record {}: {TOO_LARGE}", item.change().place());
+                    let error = SinkError::new(FailureKind::Row, self.prepared.operation(), context);
+                    return Err(error.at(item.change().place()));
+                }
+                if rows > 0 && bytes + size > BYTES.min(room) {
+                    values.truncate(from);
+                    break;
+                }
+                bytes += size;
+                rows += 1;
+            }
+            // Few texts of statements: they are prepared once.
+            let whole = largest_power(rows);
+            values.truncate(whole * statement.width);
+            let (now, later) = rest.split_at(whole);
+            let operation = self.prepared.operation();
+            let ran = self.connection.run(&operation, &statement.of(whole), values).await;
+            let done = ran.map_err(|refused| at_fault(refused, now.iter().map(Item::change)))?;
+            changed += counted(&done, whole as u64, &operation)?;
+            rest = later;
+        }
+        Ok(changed)
+    }
+
+    /// Writes one row; true if it was applied.
+    async fn one(&mut self, item: &Item<'_, '_>, moved: &Moved) -> Outcome<bool> {
+        if item.grave.is_some_and(|grave| grave >= item.version()) {
+            return Ok(false);
+        }
+        let items = std::slice::from_ref(item);
+        if item.laid.row.is_delete() {
+            return match (self.prepared.plan.deletes, self.prepared.statements.mark.clone()) {
+                (Deletes::Soft, Some(mark)) => self.mark_one(item, &mark).await,
+                (Deletes::Soft | Deletes::Hard, _) => Ok(self.delete(items).await? > 0),
+            };
+        }
+        let shape = self.shape(item.laid, moved)?;
+        self.upsert_one(item, &shape, moved).await
+    }
+
+    /// Updates the row that is there, or inserts it. Not by an upsert: it would change the row that holds a
+    /// value of another unique index.
+    async fn upsert_one(&mut self, item: &Item<'_, '_>, shape: &Shape, moved: &Moved) -> Outcome<bool> {
+        let change = item.change();
+        let lacks = shape.keeps_any || shape.loses;
+        // An update finds the row of this key; what came from another key is not there, unless it comes again.
+        let own = moved.there.contains(&item.laid.index)
+            || matches!(item.laid.row.kept(), Kept::Row { key, .. } if *key == change.key);
+        let mut values = Vec::new();
+        self.own(shape, item, moved, &mut values)?;
+        let written = if !lacks || !shape.loses && own {
+            let mut update = values.clone();
+            update.extend(halves(item.version()));
+            update.extend(item.key.iter().cloned());
+            update.extend(halves(item.version()));
+            self.run_one(&shape.update, update, change).await?.affected > 0
+        } else {
+            false
+        };
+        let written = match written {
+            true => true,
+            false => match self.stored(&item.key).await? {
+                Some(stored) if stored.version >= item.version() => false,
+                // Marked deleted, or gone: what it does not carry is nowhere.
+                _ if lacks => return Err(self.nothing_stored(item, moved)),
+                // As new as it could be told, and still not updated: it has no place to go.
+                Some(_) => return Err(contract(self.prepared.operation(), "an older row was not updated")),
+                None => {
+                    let mut insert = item.key.clone();
+                    insert.extend(values);
+                    insert.extend(halves(item.version()));
+                    self.run_one(&shape.insert, insert, change).await?;
+                    true
+                }
+            },
+        };
+        if written {
+            self.drop_graves(std::slice::from_ref(item)).await?;
+        }
+        Ok(written)
+    }
+
+    async fn mark_one(&mut self, item: &Item<'_, '_>, mark: &Mark) -> Outcome<bool> {
+        let (change, tail) = (item.change(), tail(item.change()));
+        let mut update = tail.to_vec();
+        update.extend(item.key.iter().cloned());
+        update.extend(halves(item.version()));
+        let mut marked = self.run_one(&mark.update, update, change).await?.affected > 0;
+        if !marked && self.stored(&item.key).await?.is_none() {
+            let insert = item.key.iter().cloned().chain(tail).collect();
+            self.run_one(&mark.insert, insert, change).await?;
+            marked = true;
+        }
+        if marked {
+            self.drop_graves(std::slice::from_ref(item)).await?;
+        }
+        Ok(marked)
+    }
+
+    async fn run_one(&mut self, sql: &str, values: Vec<Bound>, change: &Change) -> Outcome<Done> {
+        let room = self.connection.server.max_packet.saturating_sub(HEADROOM);
+        if values.iter().map(size).sum::<usize>() > room {
+            let context = format!("record {}: {TOO_LARGE}", change.place());
+            return Err(SinkError::new(FailureKind::Row, self.prepared.operation(), context).at(change.place()));
+        }
+        let ran = self.connection.run(&self.prepared.operation(), sql, values).await;
+        ran.map_err(|refused| at_fault(refused, std::iter::once(change)))
+    }
+
+    /// What a row carries of its own, and what every write sets before the version.
+    fn own(&self, shape: &Shape, item: &Item<'_, '_>, moved: &Moved, values: &mut Vec<Bound>) -> Outcome<()> {
+        let change = item.change();
+        for &(at, target) in &shape.bound {
+            let value = match moved.values.get(&(item.laid.index, at)) {
+                Some(value) => value.clone(),
+                None => {
+                    let Carried { name, json } = &item.laid.columns[at];
+                    self.value(name, json, at, target, change)?
+                }
+            };
+            values.push(value);
+        }
+        values.extend(head(change));
+        Ok(())
+    }
+
+    fn shape(&mut self, laid: &Laid<'_>, moved: &Moved) -> Outcome<Arc<Shape>> {
+        let keeps = moved.keeps(laid);
+        match self.prepared.shape(&laid.columns, &keeps)? {
+            Ok(shape) => Ok(shape),
+            Err(_) => Err(SinkError::new(
+                FailureKind::Conflict,
+                self.prepared.operation(),
+                "the table was changed meanwhile: it lacks a column that it had",
+            )),
+        }
+    }
+
+    /// The key's values, in the order of the table's key.
+    pub(super) fn key(&self, key: &Key, change: &Change) -> Outcome<Vec<Bound>> {
+        let value = |(at, column): (usize, &super::prepared::KeyColumn)| {
+            let json = key.get(&column.source).ok_or_else(|| {
+                let context = format!("record {}: the key lacks the field \"{}\"", change.place(), column.source);
+                contract(self.prepared.operation(), context)
+            })?;
+            self.value(&column.source, json, at, column.at, change)
+        };
+        self.prepared.key.iter().enumerate().map(value).collect()
+    }
+
+    fn value(&self, source: &str, json: &str, hint: usize, target: usize, change: &Change) -> Outcome<Bound> {
+        let target = &self.prepared.table.columns[target];
+        let field = change.schema.as_ref().and_then(|schema| schema.field(source, hint));
+        bound(json, Origin::of(field, self.conventions, &target.storage.kind), &target.storage).map_err(|misfit| {
+            let kind = if misfit.is_contract() { FailureKind::Contract } else { FailureKind::Row };
+            let context = format!("record {}, column \"{}\": {misfit}", change.place(), target.name);
+            SinkError::new(kind, self.prepared.operation(), context).at(change.place())
+        })
+    }
+
+    fn nothing_stored(&self, item: &Item<'_, '_>, moved: &Moved) -> SinkError {
+        let keeps = moved.keeps(item.laid);
+        let missing =
+            item.laid.columns.iter().zip(&keeps).filter(|(_, keeps)| **keeps).map(|(column, _)| &*column.name);
+        let context = unsent::nothing_stored(item.change(), &SQL.list(missing), item.laid.row.kept());
+        contract(self.prepared.operation(), context)
+    }
+
+    fn looking(&self) -> String {
+        format!("look up rows of \"{}\"", self.prepared.table.name)
+    }
+
+    /// The version under a key.
+    pub(super) async fn stored(&mut self, key: &[Bound]) -> Outcome<Option<Stored>> {
+        let (operation, sql) = (self.looking(), self.prepared.statements.find_rows.of(1));
+        let rows = self.connection.rows(&operation, &sql, key.to_vec()).await?;
+        rows.into_iter().next().map(|row| stored(&operation, &row[key.len()..])).transpose()
+    }
+
+    async fn grave(&mut self, key: &[Bound]) -> Outcome<Option<Version>> {
+        if !self.prepared.has_tombstones {
+            return Ok(None);
+        }
+        let (operation, sql) = (self.looking(), self.prepared.statements.find_tombstones.of(1));
+        let rows = self.connection.rows(&operation, &sql, key.to_vec()).await?;
+        rows.into_iter().next().map(|row| version(&operation, &row[key.len()..])).transpose()
+    }
+
+    async fn stored_of(&mut self, items: &[Item<'_, '_>]) -> Outcome<HashMap<Vec<u8>, Stored>> {
+        let mut found = HashMap::new();
+        if !self.prepared.many {
+            for item in items {
+                found.extend(self.stored(&item.key).await?.map(|stored| (item.ident.clone(), stored)));
+            }
+            return Ok(found);
+        }
+        let (operation, width) = (self.looking(), self.prepared.key.len());
+        for items in items.chunks(ROWS.min(VALUES / width)) {
+            let sql = self.prepared.statements.find_rows.of(items.len());
+            let keys = items.iter().flat_map(|item| item.key.iter().cloned()).collect();
+            for row in self.connection.rows(&operation, &sql, keys).await? {
+                let ident = ident(&row[..width]);
+                self.known(items, &ident)?;
+                found.insert(ident, stored(&operation, &row[width..])?);
+            }
+        }
+        Ok(found)
+    }
+
+    async fn graves(&mut self, items: &[Item<'_, '_>]) -> Outcome<HashMap<Vec<u8>, Version>> {
+        let mut found = HashMap::new();
+        let (operation, width) = (self.looking(), self.prepared.key.len());
+        for items in items.chunks(ROWS.min(VALUES / width)) {
+            let sql = self.prepared.statements.find_tombstones.of(items.len());
+            let keys = items.iter().flat_map(|item| item.key.iter().cloned()).collect();
+            for row in self.connection.rows(&operation, &sql, keys).await? {
+                let ident = ident(&row[..width]);
+                self.known(items, &ident)?;
+                found.insert(ident, version(&operation, &row[width..])?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// A key that reads back otherwise than it was asked for would be taken for one that is not there.
+    fn known(&self, items: &[Item<'_, '_>], ident: &[u8]) -> Outcome<()> {
+        // Sorted by it.
+        match items.binary_search_by(|item| item.ident.as_slice().cmp(ident)) {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                Err(SinkError::new(FailureKind::Bug, self.looking(), "a key reads back otherwise than it was written"))
+            }
+        }
+    }
+
+    /// Forgets the tombstones of rows that are there again.
+    async fn drop_graves(&mut self, items: &[Item<'_, '_>]) -> Outcome<()> {
+        let prepared = &*self.prepared;
+        let graves: Vec<&Item<'_, '_>> = items.iter().filter(|item| item.grave.is_some()).collect();
+        let drop = &prepared.statements.drop_tombstones;
+        for items in graves.chunks(ROWS.min(VALUES / drop.width)) {
+            let keys = items.iter().flat_map(|item| item.key.iter().cloned()).collect();
+            self.connection.run(&prepared.operation(), &drop.of(items.len()), keys).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What a delete leaves, and what it removes.
+#[derive(Clone, Copy)]
+enum Buried {
+    Grave,
+    Row,
+}
+
+/// The greatest power of two up to a number above 0.
+fn largest_power(number: usize) -> usize {
+    1 << number.max(1).ilog2()
+}
+
+/// How many rows an upsert of several changed. A row that is as new as the one to be written stays as it
+/// is: of one row the server counts 1 where it was inserted, 2 where it was changed, 0 where it stayed;
+/// of several it says besides how many of those that were there were changed.
+fn counted(done: &Done, rows: u64, operation: &str) -> Outcome<u64> {
+    if rows == 1 {
+        return Ok(done.affected.min(1));
+    }
+    // `Records: 3  Duplicates: 2  Warnings: 0`, in the language of the server.
+    let numbers: Vec<u64> =
+        done.info.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect();
+    let changed = match numbers[..] {
+        [records, changed, _] if records == rows => done.affected.checked_sub(changed).filter(|sum| *sum >= changed),
+        _ => None,
+    };
+    changed.filter(|changed| *changed <= rows).ok_or_else(|| {
+        contract(
+            operation,
+            "the server, or a proxy before it, does not say how many rows of an INSERT were there already; connect to the \
+             server itself",
+        )
+    })
+}
+
+/// About how many bytes a value is on its way.
+fn size(value: &Bound) -> usize {
+    match value {
+        Bound::Bytes(bytes) => bytes.len() + 9,
+        _ => 13,
+    }
+}
+
+pub(super) fn stored(operation: &str, row: &[Bound]) -> Outcome<Stored> {
+    let is_deleted = matches!(row.get(2), Some(Bound::Int(flag)) if *flag != 0);
+    Ok(Stored { version: version(operation, row)?, is_deleted })
+}
+
+pub(super) fn version(operation: &str, row: &[Bound]) -> Outcome<Version> {
+    let half = |at: usize| match row.get(at) {
+        Some(Bound::Int(half)) => Ok(half.cast_unsigned()),
+        Some(Bound::UInt(half)) => Ok(*half),
+        _ => Err(contract(operation, "a version is no number")),
+    };
+    Ok(Version::from_halves(half(0)?, half(1)?))
+}
+
+fn halves(version: Version) -> [Bound; 2] {
+    [Bound::Int(version.hi_signed()), Bound::Int(version.lo_signed())]
+}
+
+/// `_op` and `_source_ts_ms`.
+fn head(change: &Change) -> [Bound; 2] {
+    [change.op.letter().into(), change.source_ts_ms.map_or(Bound::NULL, Bound::Int)]
+}
+
+/// What every write sets after the record's own columns.
+fn tail(change: &Change) -> [Bound; 4] {
+    let ([op, time], [hi, lo]) = (head(change), halves(change.version));
+    [op, time, hi, lo]
+}
+
+/// A row that the server refused is found by its record, where that is known.
+fn at_fault<'c>(refused: Refused, changes: impl ExactSizeIterator<Item = &'c Change>) -> SinkError {
+    let Refused { mut error, row } = refused;
+    if let FailureKind::Row | FailureKind::Constraint = error.kind {
+        let only = (changes.len() == 1).then_some(1);
+        let change = row.or(only).and_then(|row| { changes }.nth(row - 1));
+        if let Some(change) = change {
+            error.context = format!("record {}: {}", change.place(), error.context);
+            error.place = Some(change.place());
+        }
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_stayed_are_told_from_those_that_changed() {
+        let counted = |affected, info: &str, rows| counted(&Done { affected, info: info.into() }, rows, "write").ok();
+        for (affected, wanted) in [(0, 0), (1, 1), (2, 1)] {
+            assert_eq!(counted(affected, "", 1), Some(wanted));
+        }
+        // Two inserted, two changed, one that stayed.
+        assert_eq!(counted(6, "Records: 5  Duplicates: 2  Warnings: 0", 5), Some(4));
+        assert_eq!(counted(6, "Datensätze: 5  Duplikate: 2  Warnungen: 0", 5), Some(4));
+        for (affected, info, rows) in [
+            (6, "", 5),
+            (6, "Records: 4  Duplicates: 2  Warnings: 0", 5),
+            (1, "Records: 5  Duplicates: 2  Warnings: 0", 5),
+            (9, "Records: 5  Duplicates: 2  Warnings: 0", 5),
+        ] {
+            assert_eq!(counted(affected, info, rows), None, "{info}");
+        }
+    }
+
+    #[test]
+    fn statements_have_few_lengths() {
+        assert_eq!([1, 2, 3, 511, 512].map(largest_power), [1, 2, 2, 256, 512]);
+    }
+}

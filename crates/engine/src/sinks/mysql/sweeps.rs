@@ -1,0 +1,40 @@
+//! Ghosts in a table of MySQL: the shared rule, with the table as it is here.
+
+use settle_core::position::TopicId;
+use settle_core::sink::Sweep;
+
+use super::connection::Connection;
+use super::failure::Outcome;
+use super::prepared::plan_of;
+use super::table::{Column, describe};
+use crate::config::target::Target;
+use crate::sinks::sql::dialect::Dialect;
+use crate::sinks::sql::sweeps::{Swept, bury, is_due};
+
+const SQL: Dialect = Dialect::MySql;
+
+/// Deletes the ghosts, where that is due, and forgets what was seen. Says how many they were.
+pub(super) async fn sweep(
+    connection: &mut Connection,
+    target: &Target,
+    topic_id: TopicId,
+    sweep: &Sweep,
+) -> Outcome<u64> {
+    if !is_due(connection, target, topic_id, sweep).await? {
+        return Ok(0);
+    }
+    let plan = plan_of(&connection.server, target, &sweep.table);
+    let Some(table) = describe(connection, &plan.table).await? else { return Ok(0) };
+    let graves = describe(connection, &SQL.tombstones(&table.name)).await?;
+    let halves = [plan.version_hi(), plan.version_lo()];
+    let is_key = |column: &&Column| !halves.iter().any(|half| SQL.same(half, &column.name));
+    let key = graves.iter().flat_map(|graves| &graves.columns).filter(is_key);
+    let swept = Swept {
+        plan: &plan,
+        table: &table.name,
+        key: key.map(|column| column.name.as_str()).collect(),
+        is_deleted: table.column(&plan.meta.is_deleted).map(|column| column.name.as_str()),
+        graves: graves.as_ref().map(|graves| graves.name.clone()),
+    };
+    bury(connection, &swept, sweep.below).await
+}
