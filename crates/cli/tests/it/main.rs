@@ -2,6 +2,7 @@
 //! Debezium compared with the source tables themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod capture_into_postgres;
 mod capture_into_sqlite;
 mod cases;
 mod chain;

@@ -135,6 +135,16 @@ impl Database {
         self.one(&format!("SELECT count(*) FROM \"{table}\"")).parse().unwrap()
     }
 
+    /// True once a session waits for a lock on a table of the schema.
+    pub async fn waits_for_a_lock(&self) -> bool {
+        let sql = format!(
+            "SELECT 1 FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace
+             WHERE NOT l.granted AND n.nspname = '{}'",
+            self.schema
+        );
+        !self.client.query(&sql, &[]).await.unwrap().is_empty()
+    }
+
     /// The only value of the only row.
     pub fn one(&self, sql: &str) -> String {
         let rows = self.select(sql);

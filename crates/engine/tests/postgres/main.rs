@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod database;
+mod failures;
 #[allow(dead_code, reason = "another engine's tests use the rest")]
 #[path = "../sqlite/log.rs"]
 mod log;
 mod recorded;
 mod replays;
+mod tables;
 mod values;

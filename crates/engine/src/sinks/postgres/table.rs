@@ -80,7 +80,8 @@ const FINGERPRINT: &str =
   (SELECT pg_catalog.string_agg(a.xmin::text, '-' ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
     WHERE a.attrelid = c.oid AND a.attnum > 0),
   (SELECT pg_catalog.string_agg(x.indexrelid::text || '/' || x.xmin::text, '-' ORDER BY x.indexrelid)
-    FROM pg_catalog.pg_index x WHERE x.indrelid = c.oid),
+    FROM pg_catalog.pg_index x WHERE x.indrelid = c.oid
+      OR x.indrelid IN (SELECT p.relid FROM pg_catalog.pg_partition_tree(c.oid) p)),
   (SELECT pg_catalog.string_agg(k.oid::text || '/' || k.xmin::text, '-' ORDER BY k.oid)
     FROM pg_catalog.pg_constraint k WHERE k.conrelid = c.oid OR k.confrelid = c.oid),
   (SELECT pg_catalog.string_agg(g.oid::text || '/' || g.xmin::text, '-' ORDER BY g.oid)
