@@ -136,6 +136,18 @@ mod tests {
     }
 
     #[test]
+    fn what_says_what_to_read_is_asked_for() {
+        let is_taken = |line: &str| Cli::try_parse_from(line.split(' ')).is_ok();
+        for line in ["explain --values", "explain --table t", "replay --report json", "explain t:0:1 --key {}"] {
+            assert!(!is_taken(&format!("settle {line}")), "{line}");
+        }
+        for line in ["explain t:0:1 --values", "explain --table t --key {}", "replay --since 2h --report json"] {
+            assert!(is_taken(&format!("settle {line}")), "{line}");
+        }
+        assert!(is_taken("settle replay --from t:0:1 --to t:0:2"));
+    }
+
+    #[test]
     fn times_have_units() {
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));

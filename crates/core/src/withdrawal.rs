@@ -17,6 +17,7 @@ impl Batch {
     /// Takes the partitions out: rows, truncates, floors, holds, dead letters, spans and counts.
     /// Fails where records contradict each other that the ones taken out had overtaken.
     pub fn withdraw(&mut self, partitions: &[Partition]) -> Result<(), Refusal> {
+        let truncates = self.truncates.len();
         self.let_go(partitions);
         let is_gone = |partition: &Partition| partitions.contains(partition);
         let mut gone = 0;
@@ -30,7 +31,12 @@ impl Batch {
         });
         self.tally.dead_lettered -= gone;
         self.tally.read -= gone;
-        if self.changes.iter().all(|change| !is_gone(&change.record.partition)) {
+        // A truncate of theirs had parted rows from what they stand on.
+        let is_as_it_was = self.truncates.len() == truncates;
+        if is_as_it_was && self.changes.iter().all(|change| !is_gone(&change.record.partition)) {
+            return Ok(());
+        }
+        if self.changes.is_empty() {
             return Ok(());
         }
         let mut changes = std::mem::take(&mut self.changes);

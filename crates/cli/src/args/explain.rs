@@ -1,11 +1,12 @@
 //! Arguments of `settle explain`.
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use settle_core::position::Place;
 
 /// `settle explain`
 #[derive(Debug, Args)]
-#[group(id = "row", required = true, args = ["place", "key"])]
+#[group(skip)]
+#[command(group(ArgGroup::new("row").required(true).args(["place", "key"])))]
 pub struct ExplainArgs {
     /// A record of the row, as topic:partition:offset
     #[arg(value_name = "PLACE", conflicts_with = "key")]

@@ -1,14 +1,15 @@
 //! Arguments of `settle replay`.
 
 use chrono::{DateTime, Utc};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use settle_core::position::Place;
 
 use super::{ReportFormat, moment};
 
 /// `settle replay`
 #[derive(Debug, Args)]
-#[group(id = "stretch", required = true, args = ["from", "since"])]
+#[group(skip)]
+#[command(group(ArgGroup::new("stretch").required(true).args(["from", "since"])))]
 pub struct ReplayArgs {
     /// First record, as topic:partition:offset
     #[arg(long, value_name = "PLACE", conflicts_with = "since")]

@@ -12,21 +12,21 @@ use crate::ends::{self, CAPTURE, SHORT_SESSION, SQLITE};
 use crate::stage::{Report, Stage, report};
 
 /// A pipeline from a topic of its own, for one destination.
-struct Pipeline {
-    topic: String,
-    stage: Stage,
+pub struct Pipeline {
+    pub topic: String,
+    pub stage: Stage,
     clickhouse: Option<Client>,
 }
 
 /// What a command did.
-struct Said {
-    code: i32,
-    text: String,
+pub struct Said {
+    pub code: i32,
+    pub text: String,
     report: Option<Report>,
 }
 
 impl Pipeline {
-    async fn into_sqlite(partitions: i32) -> Self {
+    pub async fn into_sqlite(partitions: i32) -> Self {
         Self::new(partitions, None).await
     }
 
@@ -49,11 +49,11 @@ impl Pipeline {
         Self { topic, stage, clickhouse }
     }
 
-    fn group(&self) -> String {
+    pub fn group(&self) -> String {
         format!("{}-group", self.topic)
     }
 
-    async fn produce(&self, changes: &[Change]) {
+    pub async fn produce(&self, changes: &[Change]) {
         kafka::produce(changes.iter().map(|change| change.record(&self.topic)).collect::<Vec<_>>()).await;
     }
 
@@ -63,20 +63,20 @@ impl Pipeline {
         Said { code: output.status.code().unwrap(), text, report: Some(report(&output)) }
     }
 
-    fn command(&self, args: &[&str]) -> Said {
+    pub fn command(&self, args: &[&str]) -> Said {
         let (code, text) = self.stage.said(args);
         Said { code, text, report: None }
     }
 
     /// Runs to the end; panics with what it said if that fails.
-    fn run_well(&self, args: &[&str]) -> Report {
+    pub fn run_well(&self, args: &[&str]) -> Report {
         let ran = self.run(args);
         assert_eq!(ran.code, 0, "{}", ran.text);
         ran.report.unwrap()
     }
 
     /// A run that stops with exit code 5 and leaves everything as it was. Gives what it said.
-    async fn refuses(&self) -> String {
+    pub async fn refuses(&self) -> String {
         let (rows, committed) = (self.rows().await, self.committed().await);
         let said = self.stops();
         assert_eq!((self.rows().await, self.committed().await), (rows, committed), "{said}");
@@ -84,7 +84,7 @@ impl Pipeline {
     }
 
     /// A run that stops with exit code 5. Gives what it said.
-    fn stops(&self) -> String {
+    pub fn stops(&self) -> String {
         let ran = self.run(&["--until-end"]);
         assert_eq!(ran.code, 5, "{}", ran.text);
         ran.text.lines().rev().find(|line| line.starts_with("settle: ")).expect("an error").to_owned()
@@ -100,11 +100,11 @@ impl Pipeline {
     }
 
     /// The values of the current rows.
-    async fn rows(&self) -> BTreeMap<i64, i64> {
+    pub async fn rows(&self) -> BTreeMap<i64, i64> {
         ends::values(&self.stage, self.clickhouse.as_ref()).await
     }
 
-    async fn committed(&self) -> Vec<Option<i64>> {
+    pub async fn committed(&self) -> Vec<Option<i64>> {
         let committed = kafka::committed(&self.group(), &self.topic).await;
         committed.into_iter().map(|place| place.map(|place| place.offset)).collect()
     }
@@ -123,7 +123,7 @@ impl Pipeline {
 
 /// A change of row `id` to `v`, at a position and a time of the source.
 #[derive(Clone, Copy)]
-struct Change {
+pub struct Change {
     partition: i32,
     id: i64,
     v: i64,
@@ -143,7 +143,7 @@ impl Change {
 }
 
 /// Changes of ten rows over two partitions, `v` counted from `base`, one position and second each.
-fn changes(base: i64, lsn: u64, time_ms: i64) -> Vec<Change> {
+pub fn changes(base: i64, lsn: u64, time_ms: i64) -> Vec<Change> {
     let change = |n: i64| Change {
         partition: i32::try_from(n % 2).unwrap(),
         id: n,
@@ -154,7 +154,7 @@ fn changes(base: i64, lsn: u64, time_ms: i64) -> Vec<Change> {
     (0..10).map(change).collect()
 }
 
-fn values(base: i64) -> BTreeMap<i64, i64> {
+pub fn values(base: i64) -> BTreeMap<i64, i64> {
     (0..10).map(|n| (n, base + n)).collect()
 }
 
@@ -323,6 +323,9 @@ async fn records_that_expired_unread_stop_the_run() {
     kafka::delete_records(&pipeline.topic, 1, 7).await;
     let said = pipeline.refuses().await;
     assert!(said.contains(":1 from offset 5, but the log begins at 7") && said.contains("--to-offset 7"), "{said}");
+    // Moved there as told, it goes on though the destination is behind.
+    kafka::move_group(&pipeline.group(), &pipeline.topic, &[(1, 7)]).await;
+    assert_eq!(pipeline.run_well(&["--until-end"]).read, 5 + 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -25,6 +25,8 @@ pub struct Report {
     pub redelivered: u64,
     pub retries: u64,
     pub revoked: u64,
+    pub lost: u64,
+    pub fenced: u64,
     pub committed: std::collections::BTreeMap<String, i64>,
 }
 

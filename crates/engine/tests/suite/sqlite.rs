@@ -78,7 +78,7 @@ impl Database {
             return None;
         }
         let mut select = connection.prepare(&format!("SELECT * FROM {}", quoted(table))).unwrap();
-        let names: Vec<String> = select.column_names().into_iter().map(str::to_owned).collect();
+        let names: Vec<String> = select.column_names().map(str::to_owned).collect();
         let row = |row: &rusqlite::Row<'_>| (0..names.len()).map(|at| row.get(at)).collect();
         let rows = select.query_map([], row).unwrap().collect::<Result<_, _>>().unwrap();
         Some((names, rows))

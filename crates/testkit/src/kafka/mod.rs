@@ -10,7 +10,9 @@ mod record;
 pub use admin::{
     create_partitions, create_topic, delete_group, delete_records, delete_topic, set_topic_config, topic_setting,
 };
-pub use offsets::{Committed, Isolation, committed, end_offsets, groups, read_topic, read_topic_until, start_offsets};
+pub use offsets::{
+    Committed, Isolation, committed, end_offsets, groups, move_group, read_topic, read_topic_until, start_offsets,
+};
 pub use produce::{Transaction, produce, produce_transaction};
 pub use record::{Record, read_capture};
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Headers, Message};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
@@ -100,6 +100,20 @@ pub async fn committed(group: &str, topic: &str) -> Vec<Option<Committed>> {
         (0..partitions(&consumer, &topic)).map(place).collect()
     })
     .await
+}
+
+/// Moves a group that has no members, as a tool does: nothing is kept beside the offsets.
+pub async fn move_group(group: &str, topic: &str, offsets: &[(i32, i64)]) {
+    let (group, topic, offsets) = (group.to_owned(), topic.to_owned(), offsets.to_vec());
+    blocking(move || {
+        let consumer = consumer(&group, Isolation::ReadCommitted);
+        let mut list = TopicPartitionList::new();
+        for (partition, offset) in offsets {
+            list.add_partition_offset(&topic, partition, Offset::Offset(offset)).expect("an offset");
+        }
+        when_coordinated(|| consumer.commit(&list, CommitMode::Sync));
+    })
+    .await;
 }
 
 /// The groups that the broker knows whose names begin with `prefix`.

@@ -4,12 +4,15 @@ use std::pin::Pin;
 
 use super::stand::{Need, Stand};
 
+/// How a behaviour is checked.
+pub(super) type Check = for<'s> fn(&'s dyn Stand) -> Pin<Box<dyn Future<Output = ()> + 's>>;
+
 /// A property that every sink has which has what it needs.
 pub(super) struct Behaviour {
     pub(super) name: &'static str,
     pub(super) needs: &'static [Need],
     /// Panics with what was expected.
-    pub(super) check: for<'s> fn(&'s dyn Stand) -> Pin<Box<dyn Future<Output = ()> + 's>>,
+    pub(super) check: Check,
 }
 
 impl Behaviour {

@@ -340,10 +340,8 @@ impl Source {
 
     /// The place of the next change, which is its own transaction unless one is open.
     fn position(&mut self) -> At {
-        let row = self.open.map(|rows| {
-            self.open = Some(rows + 1);
-            rows
-        });
+        let row = self.open;
+        self.open = row.map(|rows| rows + 1);
         match self.engine {
             Engine::Postgres => {
                 (self.before_last, self.last_lsn) = (self.last_commit, self.tick());

@@ -71,7 +71,7 @@ async fn play(stand: &dyn Stand, seed: u64) {
             world.scene.check(&format!("seed {seed}, round {round}")).await;
         }
     }
-    world.to_the_end().await;
+    world.run_to_the_end().await;
     world.scene.check(&format!("seed {seed}, at the end")).await;
     for table in 0..2 {
         let source = &world.scene.source;
@@ -344,7 +344,7 @@ impl World {
         self.scene.deliver_by(1000, &mut run, which).await;
     }
 
-    async fn to_the_end(&mut self) {
+    async fn run_to_the_end(&mut self) {
         for run in 0..self.runs.len() {
             let own: Vec<(Partition, usize)> = self
                 .places
