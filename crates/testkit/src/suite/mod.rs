@@ -7,6 +7,7 @@
 
 mod behaviour;
 mod behaviours;
+mod event;
 mod model;
 mod report;
 mod run;

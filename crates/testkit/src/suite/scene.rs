@@ -38,7 +38,9 @@ impl Scene {
             sweeps: false,
         };
         let destination = stand.fresh().await;
-        let is_atomic = stand.guarantee() == Guarantee::Atomic;
+        let guarantee = destination.sink(&rules).guarantee();
+        assert_eq!(guarantee, stand.guarantee(), "the stand says what its sink promises");
+        let is_atomic = guarantee == Guarantee::Atomic;
         Self { destination, source, model: Model::default(), rules, is_atomic }
     }
 
@@ -76,10 +78,14 @@ impl Scene {
         self.run_of(&parts).await
     }
 
+    /// A sink of another group.
+    pub(super) fn sink_of(&self, group: &str) -> Box<dyn Sink> {
+        self.destination.sink(&Rules { group: group.to_owned(), ..self.rules.clone() })
+    }
+
     /// A new run of another group with all partitions.
     pub(super) async fn run_as(&self, group: &str) -> Run {
-        let rules = Rules { group: group.to_owned(), ..self.rules.clone() };
-        Run::start(self.destination.sink(&rules), &self.source.partitions()).await.expect("a sink that opens")
+        Run::start(self.sink_of(group), &self.source.partitions()).await.expect("a sink that opens")
     }
 
     /// A new run whose sink meets faults.

@@ -17,10 +17,8 @@ use settle_core::sink::PlacedPartition;
 use settle_core::truncate::Cut;
 use settle_core::version::Version;
 
+use super::event::{At, UNSENT, envelope, key_json, row_json, with_schema};
 use super::table::{Column, Row, RowKey, Table};
-
-/// The marker of a value that PostgreSQL did not send.
-pub(super) const UNSENT: &str = "__debezium_unavailable_value";
 
 /// Whose positions the records carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,13 +60,6 @@ struct Held {
     topic: String,
     rows: BTreeMap<RowKey, Row>,
     lanes: Vec<Lane>,
-}
-
-/// The position of a change.
-#[derive(Clone, Copy)]
-enum At {
-    Postgres { last_commit: Option<u64>, lsn: u64 },
-    MariaDb { pos: u64, row: u64 },
 }
 
 pub(super) struct Source {
@@ -380,7 +371,7 @@ impl Source {
         sent: &Row,
         headers: &[(&str, String)],
     ) -> usize {
-        let after = self.row_json(table, sent);
+        let after = row_json(&self.tables[table].table, sent);
         let envelope = self.envelope(table, op, at, &after, None);
         let partition = self.partition_of(table, row);
         let key = self.key_json(table, row);
@@ -388,7 +379,7 @@ impl Source {
     }
 
     fn write_read(&mut self, table: usize, at: At, row: &Row, mark: &str) {
-        let after = self.row_json(table, row);
+        let after = row_json(&self.tables[table].table, row);
         let envelope = self.envelope(table, "r", at, &after, Some(mark));
         let partition = self.partition_of(table, row);
         let key = self.key_json(table, row);
@@ -409,36 +400,13 @@ impl Source {
     }
 
     fn key_json(&self, table: usize, row: &Row) -> String {
-        let key = self.tables[table].table.key().map(|column| (&column.name, &row[&column.name]));
-        json_object(key)
-    }
-
-    /// The columns that the row has, in the order of the table.
-    fn row_json(&self, table: usize, row: &Row) -> String {
-        let columns = &self.tables[table].table.columns;
-        json_object(columns.iter().filter_map(|column| Some((&column.name, row.get(&column.name)?))))
+        key_json(&self.tables[table].table, row)
     }
 
     fn envelope(&self, table: usize, op: &str, at: At, after: &str, snapshot: Option<&str>) -> String {
-        let Held { table, .. } = &self.tables[table];
-        let (name, server) = (Value::from(table.name.as_str()), &self.server);
-        let snapshot = snapshot.map_or("\"false\"".to_owned(), |mark| format!("\"{mark}\""));
-        let source = match at {
-            At::Postgres { last_commit, lsn } => {
-                let before = last_commit.map_or("null".to_owned(), |commit| format!("\\\"{commit}\\\""));
-                format!(
-                    r#""connector":"postgresql","name":"{server}","db":"shop","schema":"public","table":{name},"snapshot":{snapshot},"ts_ms":1700000000000,"lsn":{lsn},"sequence":"[{before},\"{lsn}\"]""#
-                )
-            }
-            At::MariaDb { pos, row } => format!(
-                r#""connector":"mariadb","name":"{server}","db":"public","table":{name},"snapshot":{snapshot},"ts_ms":1700000000000,"server_id":1,"file":"bin.000001","pos":{pos},"row":{row}"#
-            ),
-        };
-        let envelope = format!(r#"{{"before":null,"after":{after},"source":{{{source}}},"op":"{op}"}}"#);
-        if !self.with_schemas {
-            return envelope;
-        }
-        format!(r#"{{"schema":{},"payload":{envelope}}}"#, table.connect_schema())
+        let table = &self.tables[table].table;
+        let envelope = envelope(table, &self.server, op, at, after, snapshot.unwrap_or("false"));
+        if self.with_schemas { with_schema(table, &envelope) } else { envelope }
     }
 
     fn append(
@@ -493,9 +461,4 @@ fn object(value: Value) -> Row {
         Value::Object(row) => row,
         other => panic!("no row: {other}"),
     }
-}
-
-fn json_object<'a>(fields: impl Iterator<Item = (&'a String, &'a Value)>) -> String {
-    let fields: Vec<String> = fields.map(|(name, value)| format!("{}:{value}", Value::from(name.as_str()))).collect();
-    format!("{{{}}}", fields.join(","))
 }

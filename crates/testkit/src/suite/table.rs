@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use settle_core::version::Version;
 
 /// A row as the source has it: every column with its JSON value.
@@ -73,20 +73,6 @@ impl Table {
     /// The columns of a row as they are compared.
     pub fn shown(&self, row: &Row) -> Shown {
         self.columns.iter().map(|column| (column.name.clone(), row.get(&column.name).and_then(text))).collect()
-    }
-
-    /// The Connect schema of its change events.
-    pub(super) fn connect_schema(&self) -> Value {
-        let field = |column: &Column| {
-            let kind = match column.kind {
-                Kind::Int => "int64",
-                Kind::Text => "string",
-            };
-            json!({"type": kind, "optional": !column.is_key, "field": column.name})
-        };
-        let fields: Vec<Value> = self.columns.iter().map(field).collect();
-        let row = |name: &str| json!({"type": "struct", "fields": fields, "optional": true, "field": name});
-        json!({"type": "struct", "fields": [row("before"), row("after")], "optional": false, "name": "Envelope"})
     }
 }
 

@@ -4,9 +4,7 @@ use serde_json::json;
 use settle_core::batch::Batch;
 use settle_core::position::Partition;
 use settle_core::sink::{FailureKind, SinkError};
-use tokio::task::JoinSet;
 
-use crate::services::is_full;
 use crate::suite::run::Run;
 use crate::suite::scene::Scene;
 use crate::suite::source::{Engine, Sent, Source};
@@ -29,55 +27,10 @@ fn traffic(source: &mut Source) {
     }
 }
 
-async fn two_tables(stand: &dyn Stand) -> Scene {
+pub(super) async fn two_tables(stand: &dyn Stand) -> Scene {
     let mut source = Source::new(Engine::Postgres, [Table::of("items"), Table::of("more")]);
     traffic(&mut source);
     Scene::of(stand, source).await
-}
-
-fn of_partition(scene: &Scene, number: i32) -> Vec<usize> {
-    scene.all().filter(|at| scene.source.log()[*at].record.partition.number == number).collect()
-}
-
-/// Each instance has a partition of each topic, and all of them begin with an empty destination at once.
-pub(in crate::suite) async fn instances_that_start_together_share_everything(stand: &dyn Stand) {
-    let mut scene = two_tables(stand).await;
-    let mut instances = JoinSet::new();
-    for number in 0..3 {
-        let parts = [scene.source.partition(0, number), scene.source.partition(1, number)];
-        let records = scene.records(of_partition(&scene, number));
-        let sink = scene.sink();
-        instances.spawn(async move {
-            let mut run = patient(sink, &parts).await;
-            for batch in records.chunks(7) {
-                run.settle(batch).await.expect("a batch that is applied");
-            }
-            run.committed
-        });
-    }
-    let committed = instances.join_all().await;
-    assert!(committed.iter().all(|of_one| of_one.values().all(|end| *end == 20)), "{committed:?}");
-    let written = scene.written(scene.all());
-    scene.model.take(written.iter());
-    scene.check("three instances at once").await;
-}
-
-/// A run that waits where others are in its way, also to open.
-async fn patient(mut sink: Box<dyn settle_core::sink::Sink>, parts: &[settle_core::sink::PlacedPartition]) -> Run {
-    for attempt in 1.. {
-        match sink.open(parts).await {
-            Ok(_) => break,
-            Err(error) => {
-                let passes = crate::suite::run::passes(&error);
-                assert!(passes && attempt < 15, "{error}");
-                let wait = settle_core::policy::backoff_ms(attempt, 0.0);
-                tokio::time::sleep(tokio::time::Duration::from_millis(wait)).await;
-            }
-        }
-    }
-    let mut run = Run::start(sink, &[]).await.expect("a sink that is open");
-    run.is_patient = true;
-    run
 }
 
 /// An instance stalls with a batch in its hands while its partitions move to another, which goes on without it.
@@ -226,37 +179,4 @@ pub(in crate::suite) async fn two_groups_write_one_destination(stand: &dyn Stand
     scene.check("both at the end").await;
     one = scene.run().await;
     scene.check_offsets(&one, [20, 20, 20]);
-}
-
-/// A partition changes hands while the one before is in the middle of its batches: either finishes its batch
-/// first, or is fenced, or writes what is older by then.
-pub(in crate::suite) async fn a_race_with_a_successor_ends_right(stand: &dyn Stand) {
-    for round in 0..if is_full() { 20 } else { 3 } {
-        let mut scene = two_tables(stand).await;
-        let records = scene.records(scene.all());
-        let (first, second) = (scene.sink(), scene.sink());
-        let parts = scene.source.partitions();
-        let mut zombie = patient(first, &parts).await;
-        zombie.settle(&records[..20]).await.expect("before the race");
-        let (mine, theirs) = (records.clone(), records);
-        let older = tokio::spawn(async move {
-            for batch in mine[20..].chunks(6) {
-                if let Err(error) = zombie.settle(batch).await {
-                    assert_eq!(error.kind, FailureKind::Fenced, "{error}");
-                    return;
-                }
-            }
-        });
-        let newer = tokio::spawn(async move {
-            let mut successor = patient(second, &parts).await;
-            for batch in theirs[20..].chunks(5 + round) {
-                successor.settle(batch).await.expect("a batch that is applied");
-            }
-        });
-        newer.await.expect("the successor reaches the end");
-        older.await.expect("the other ends by itself");
-        let written = scene.written(scene.all());
-        scene.model.take(written.iter());
-        scene.check("after the race").await;
-    }
 }

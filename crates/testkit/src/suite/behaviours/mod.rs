@@ -10,6 +10,7 @@ mod mismatches;
 mod names;
 mod outcomes;
 mod places;
+mod races;
 mod sizes;
 mod truncates;
 mod unsent;
@@ -92,14 +93,18 @@ behaviours! {
         a_batch_that_failed_in_part_is_made_whole;
     }
     instances {
-        instances_that_start_together_share_everything;
         a_zombie_is_fenced [Atomic];
         a_zombie_changes_nothing [Versioned];
         a_zombie_brings_back_no_row_whose_delete_is_forgotten [Atomic, HardDeletes];
         a_zombie_that_takes_a_batch_apart_is_fenced [Atomic];
         only_partitions_that_were_taken_are_fenced [Atomic];
         two_groups_write_one_destination;
+    }
+    races {
+        instances_that_start_together_share_everything;
         a_race_with_a_successor_ends_right;
+        rows_and_a_truncate_at_once_end_alike;
+        two_groups_at_once_bring_nothing_back;
     }
     places {
         a_run_that_is_stopped_behind_any_batch_goes_on;
