@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use settle_core::sink::{FailureKind, Outcome, Sink};
-use settle_engine::sinks::mysql::{KeyFolding, MySqlConfig, Unique};
+use settle_engine::sinks::mysql::{KeyFolding, MySqlConfig};
+use settle_engine::sinks::unique::Unique;
 
 use crate::database::{Database, META, apply, apply_all, parts, row, soft, target};
 use crate::log::{Log, UNSENT, batch, batches};
