@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use settle_core::change::TableName;
 use settle_core::position::{Offset, TopicId};
-use settle_core::sink::{
-    BoxFuture, Durable, Guarantee, Passed, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
-};
+use settle_core::sink::{BoxFuture, Durable, Guarantee, Passed, PlacedPartition, Places, Seen, Sink, SinkError, Sweep};
 use settle_engine::config::Config;
 use settle_engine::contents::TargetTable;
 use settle_engine::inspection::{self, Scratch};

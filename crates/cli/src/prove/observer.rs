@@ -9,7 +9,7 @@ use std::sync::Arc;
 use settle_core::batch::Batch;
 use settle_core::position::{Offset, TopicId};
 use settle_core::sink::{
-    BoxFuture, Durable, FailureKind, Guarantee, Passed, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
+    BoxFuture, Durable, FailureKind, Guarantee, Passed, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
 };
 use settle_engine::config::Target;
 use settle_engine::contents::{Contents, Look, TargetTable};

@@ -19,7 +19,7 @@ use settle_testkit::suite::{Member, run};
 
 fn main() -> ExitCode {
     run(&[
-        Member { name: "clickhouse", behaviours: 66, stand: clickhouse::stand },
-        Member { name: "sqlite", behaviours: 72, stand: sqlite::stand },
+        Member { name: "clickhouse", behaviours: 67, stand: clickhouse::stand },
+        Member { name: "sqlite", behaviours: 73, stand: sqlite::stand },
     ])
 }
