@@ -4,6 +4,38 @@
 use std::sync::Arc;
 
 use crate::change::TableName;
+use crate::position::{Offset, TopicId};
+use crate::version::Version;
+
+/// The sweeps that were done of a table.
+///
+/// Behind a sweep, a record from before it that is older than its snapshot says nothing new: its row
+/// was refreshed by the snapshot, or it is a ghost. One that was set aside at first, or is read for
+/// the first time, would bring the ghost back. A record that lies behind what was read when ghosts were
+/// swept is none of these, however old its version: its transaction may have been open all the time.
+#[derive(Clone, Debug, Default)]
+pub struct Swept {
+    done: Vec<(TopicId, i32, Offset, Version)>,
+}
+
+impl Swept {
+    /// A sweep of rows below a version; the partition was read up to `end`.
+    pub fn add(&mut self, topic_id: TopicId, partition: i32, end: Offset, below: Version) {
+        self.done.push((topic_id, partition, end, below));
+    }
+
+    /// True if nothing was swept.
+    pub fn is_empty(&self) -> bool {
+        self.done.is_empty()
+    }
+
+    /// True for a record whose row is not to be made anew.
+    pub fn covers(&self, topic_id: TopicId, partition: i32, offset: Offset, version: Version) -> bool {
+        self.done.iter().any(|(id, number, end, below)| {
+            *id == topic_id && *number == partition && offset < *end && version < *below
+        })
+    }
+}
 
 /// What came last of each table of a partition.
 #[derive(Clone, Debug, Default)]
@@ -67,6 +99,26 @@ impl Resnapshots {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_lies_before_a_sweep_and_is_older_than_its_snapshot_stays_away() {
+        let id = |text: &str| TopicId::of_first_line("t", text.as_bytes());
+        let at = |hi| Version::from_halves(hi, 0);
+        let mut swept = Swept::default();
+        assert!(swept.is_empty());
+        swept.add(id("a"), 0, 10, at(5));
+        swept.add(id("a"), 0, 30, at(9));
+        for (topic, partition, offset, version, covers) in [
+            ("a", 0, 9, 4, true),
+            ("a", 0, 29, 8, true),
+            ("a", 0, 29, 9, false),
+            ("a", 0, 30, 4, false),
+            ("a", 1, 9, 4, false),
+            ("b", 0, 9, 4, false),
+        ] {
+            assert_eq!(swept.covers(id(topic), partition, offset, at(version)), covers, "{topic}:{partition}:{offset}");
+        }
+    }
 
     #[test]
     fn a_snapshot_behind_streamed_changes_of_its_table_is_told_once() {

@@ -11,6 +11,8 @@ use crate::change::TableName;
 use crate::epoch::Boundary;
 use crate::holds::Hold;
 use crate::position::{Offset, Partition, Place, Span, TopicId};
+#[cfg(doc)]
+use crate::resnapshot::Swept;
 use crate::truncate::Cuts;
 use crate::version::{Floor, Version};
 
@@ -205,6 +207,15 @@ impl Pending {
     }
 }
 
+/// Something that every partition of its topic has passed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// What.
+    pub what: Pending,
+    /// Next offsets up to which the partitions were read: everything before them is in the destination.
+    pub ends: Vec<(Partition, Offset)>,
+}
+
 /// A destination.
 pub trait Sink: Send {
     /// What it promises.
@@ -226,8 +237,9 @@ pub trait Sink: Send {
     fn plan<'a>(&'a mut self, topic_id: TopicId, sweep: &'a Sweep, seen: Seen) -> BoxFuture<'a, Result<(), SinkError>>;
 
     /// Does what every partition of its topic has passed, and says how many rows it swept. Ghosts are
-    /// swept only where all was seen of their snapshot. Done twice it changes nothing more.
-    fn finish<'a>(&'a mut self, pending: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>>;
+    /// swept only where all was seen of their snapshot; from then on what is [`Swept`] stays away. Done
+    /// twice it changes nothing more.
+    fn finish<'a>(&'a mut self, passed: &'a Passed) -> BoxFuture<'a, Result<u64, SinkError>>;
 
     /// The group has committed these offsets: that it has some is to be remembered for
     /// [`Places::written`], so that a loss of them is noticed; and by a sink that does not keep them

@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use settle_core::change::TableName;
 use settle_core::position::{Offset, TopicId};
-use settle_core::sink::{
-    BoxFuture, Durable, Guarantee, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
-};
+use settle_core::sink::{BoxFuture, Durable, Guarantee, Passed, PlacedPartition, Places, Seen, Sink, SinkError, Sweep};
 use settle_engine::config::Config;
 use settle_engine::config::target::OnResnapshot;
 use settle_engine::contents::TargetTable;
@@ -135,7 +133,7 @@ impl Sink for Listed {
         self.sink.plan(id, sweep, seen)
     }
 
-    fn finish<'a>(&'a mut self, pending: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>> {
+    fn finish<'a>(&'a mut self, pending: &'a Passed) -> BoxFuture<'a, Result<u64, SinkError>> {
         self.sink.finish(pending)
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use settle_core::batch::Batch;
 use settle_core::position::{Offset, TopicId};
 use settle_core::sink::{
-    BoxFuture, Durable, FailureKind, Guarantee, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
+    BoxFuture, Durable, FailureKind, Guarantee, Passed, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
 };
 use settle_engine::config::Target;
 use settle_engine::contents::{Contents, Look, TargetTable};
@@ -138,7 +138,7 @@ impl Sink for Observed {
         Box::pin(async { Ok(()) })
     }
 
-    fn finish<'a>(&'a mut self, _: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>> {
+    fn finish<'a>(&'a mut self, _: &'a Passed) -> BoxFuture<'a, Result<u64, SinkError>> {
         Box::pin(async { Ok(0) })
     }
 

@@ -152,7 +152,7 @@ impl Run {
             let _ = tokio::time::timeout_at(limit, told).await;
         }
         if !self.passing.is_idle() {
-            let all_read = self.source_ended && self.line.all_fed();
+            let all_read = (self.source_ended && self.line.all_fed()).then(|| self.line.ends());
             let asked = tokio::time::timeout_at(limit, self.passing.at_the_end(all_read)).await;
             // A writer that has ended does nothing more: the next run does it.
             let _ = self.finish_passed(asked.unwrap_or_default()).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use settle_core::batch::Batch;
 use settle_core::position::Partition;
-use settle_core::sink::{Guarantee, Pending, PlacedPartition, Seen};
+use settle_core::sink::{Guarantee, Passed, Pending, PlacedPartition, Seen};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -84,7 +84,7 @@ enum Happened {
     Stop,
     Proof(Option<Applied>),
     Committed(Result<(), SourceError>),
-    Passed(Vec<Pending>),
+    Passed(Vec<Passed>),
     /// So many rows were swept.
     Finished(u64),
     Source(Option<SourceEvent>),
@@ -309,7 +309,7 @@ impl Run {
     }
 
     /// Has the destination do what everything has passed.
-    pub(super) async fn finish_passed(&mut self, passed: Vec<Pending>) -> Result<(), RunError> {
+    pub(super) async fn finish_passed(&mut self, passed: Vec<Passed>) -> Result<(), RunError> {
         if passed.is_empty() {
             return Ok(());
         }

@@ -246,6 +246,11 @@ impl Line {
         slot.and_then(|(_, slot)| slot.topic_id)
     }
 
+    /// Where the partitions held were read to.
+    pub(super) fn ends(&self) -> Vec<(Partition, Offset)> {
+        self.slots.iter().map(|(partition, slot)| (partition.clone(), slot.lane.next())).collect()
+    }
+
     /// True if there is room for more from the source.
     pub(super) fn can_take(&self) -> bool {
         self.all_fed() && !self.must_cut && !self.fold.is_full()

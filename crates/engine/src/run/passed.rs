@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use settle_core::position::{Offset, Partition};
-use settle_core::sink::Pending;
+use settle_core::sink::{Passed, Pending};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -74,7 +74,7 @@ impl Passing {
     }
 
     /// The next answer, as what may be done now; for ever where nothing waits. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Vec<Pending> {
+    pub(super) async fn next(&mut self) -> Vec<Passed> {
         if self.asked.is_none() {
             let Some(topic) = self.waiting.first().map(|waiting| waiting.what.topic().clone()) else {
                 return std::future::pending().await;
@@ -107,10 +107,14 @@ impl Passing {
     }
 
     /// Asks at once about everything that waits: the run is at its end. `all_read`: the source has
-    /// ended, and everything of it is committed.
-    pub(super) async fn at_the_end(&mut self, all_read: bool) -> Vec<Pending> {
-        if all_read {
-            return self.waiting.drain(..).map(|waiting| waiting.what).collect();
+    /// ended, everything of it is committed, and these are its ends.
+    pub(super) async fn at_the_end(&mut self, all_read: Option<Vec<(Partition, Offset)>>) -> Vec<Passed> {
+        if let Some(ends) = all_read {
+            let passed = |Waiting { what, .. }| {
+                let ends = ends.iter().filter(|(partition, _)| partition.topic == *what.topic()).cloned().collect();
+                Passed { what, ends }
+            };
+            return self.waiting.drain(..).map(passed).collect();
         }
         let mut topics: Vec<Arc<str>> = self.waiting.iter().map(|waiting| waiting.what.topic().clone()).collect();
         topics.sort_unstable();
@@ -138,7 +142,7 @@ impl Passing {
     }
 
     /// Takes out what is passed.
-    fn passed(&mut self, topic: &Arc<str>, progress: &[PartitionProgress]) -> Vec<Pending> {
+    fn passed(&mut self, topic: &Arc<str>, progress: &[PartitionProgress]) -> Vec<Passed> {
         let mut done = Vec::new();
         let measured: Vec<Pending> =
             self.waiting.iter().filter(|waiting| waiting.ends.is_some()).map(|waiting| waiting.what.clone()).collect();
@@ -159,7 +163,8 @@ impl Passing {
             let passed =
                 ends.iter().all(|(partition, end)| committed(partition).unwrap_or_else(|| first(partition)) >= *end);
             if passed {
-                done.push(waiting.what.clone());
+                let ends = ends.iter().map(|(partition, end)| (partition.clone(), *end)).collect();
+                done.push(Passed { what: waiting.what.clone(), ends });
             }
             !passed
         });
@@ -218,7 +223,8 @@ mod tests {
 
     fn asked(passing: &mut Passing, parts: [(Offset, Option<Offset>); 2]) -> Vec<Pending> {
         passing.waiting.iter_mut().for_each(|waiting| waiting.asked = true);
-        passing.passed(&"t".into(), &progress(parts))
+        let passed = passing.passed(&"t".into(), &progress(parts));
+        passed.into_iter().map(|passed| passed.what).collect()
     }
 
     #[test]
@@ -250,6 +256,8 @@ mod tests {
         assert_eq!(asked(&mut passing, [(30, Some(30)), (30, Some(9))]), []);
         passing.wait_for(truncate(100));
         assert_eq!(asked(&mut passing, [(40, Some(40)), (30, Some(30))]), [truncate(99)]);
-        assert_eq!(passing.at_the_end(true).await, [truncate(100)]);
+        let ends = vec![(Partition::new("t", 0), 7), (Partition::new("other", 0), 8)];
+        let passed = Passed { what: truncate(100), ends: ends[..1].to_vec() };
+        assert_eq!(passing.at_the_end(Some(ends)).await, [passed]);
     }
 }

@@ -13,7 +13,7 @@ use settle_core::dead_letter::DeadLetter;
 use settle_core::holds::Holds;
 use settle_core::policy::{Verdict, decide};
 use settle_core::position::{Offset, Partition, TopicId};
-use settle_core::sink::{Durable, FailureKind, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep};
+use settle_core::sink::{Durable, FailureKind, Passed, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep};
 use settle_core::unfold::{Pieces, Ready, prepare};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -34,7 +34,7 @@ pub(super) enum Order {
     /// This was seen of a snapshot by which ghosts are to be swept when everything has passed it.
     Plan(TopicId, Sweep, Seen),
     /// Everything has passed these. Answered with the rows swept.
-    Finish(Vec<Pending>, oneshot::Sender<u64>),
+    Finish(Vec<Passed>, oneshot::Sender<u64>),
 }
 
 /// A batch with its proof, or why there is none.
@@ -91,8 +91,8 @@ pub(super) async fn write(
             }
             Order::Finish(passed, reply) => {
                 let mut swept = 0;
-                for pending in &passed {
-                    match writer.finish(pending, &mut attempts).await {
+                for passed in &passed {
+                    match writer.finish(passed, &mut attempts).await {
                         Ok(rows) => swept += rows,
                         // It stays recorded, and the next run does it.
                         Err(error) => tracing::warn!(error = %error, "what was put off could not be done yet"),
@@ -158,8 +158,8 @@ impl Writer {
         }
     }
 
-    async fn finish(&mut self, pending: &Pending, attempts: &mut Attempts<'_>) -> Result<u64, SinkError> {
-        if let Pending::Sweep(_, sweep) = pending
+    async fn finish(&mut self, passed: &Passed, attempts: &mut Attempts<'_>) -> Result<u64, SinkError> {
+        if let Pending::Sweep(_, sweep) = &passed.what
             && self.without_key.contains(&sweep.topic)
         {
             let context = format!(
@@ -170,7 +170,7 @@ impl Writer {
             return Err(SinkError::new(FailureKind::Contract, format!("sweep ghosts of {}", sweep.table), context));
         }
         loop {
-            match self.sink.finish(pending).await {
+            match self.sink.finish(passed).await {
                 Ok(rows) => return Ok(rows),
                 Err(error) => attempts.wait_after(error).await?,
             }

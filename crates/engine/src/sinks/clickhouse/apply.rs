@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use settle_core::batch::TableRows;
+use settle_core::batch::{Row, TableRows};
 use settle_core::key::Key;
 use settle_core::schema::{Origin, RowSchema};
 use settle_core::sink::{FailureKind, SinkError};
@@ -38,17 +38,19 @@ pub(crate) struct Written {
     pub(crate) emptied: u64,
 }
 
-/// Writes the rows of one table, but for those that its truncates empty.
+/// Writes the rows of one table, but for those that its truncates empty, and those of swept ghosts.
 pub(crate) async fn table(
     server: &Server,
     target: &Target,
     known: &mut Known,
     table: &TableRows<'_>,
     cuts: Cuts,
+    is_swept: &(dyn Fn(&Row<'_>) -> bool + Sync),
 ) -> Result<Written, SinkError> {
     let naming = Naming::new(table.table, target);
     let mut rows = Rows::read(table)?;
-    let mut outcome = Written { emptied: rows.drop_emptied(cuts), ..Written::default() };
+    let stale = rows.drop_those(is_swept);
+    let mut outcome = Written { stale, emptied: rows.drop_emptied(cuts), ..Written::default() };
     let missing = rows.place(known, &naming, table, target.evolution)?;
     let lost = if target.evolution == Evolution::Add { rows.lost() } else { HashSet::new() };
     if !missing.is_empty() {

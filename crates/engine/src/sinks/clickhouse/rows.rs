@@ -88,8 +88,13 @@ impl<'a> Rows<'a> {
 
     /// Takes out the rows that a truncate empties. Returns how many.
     pub(crate) fn drop_emptied(&mut self, cuts: Cuts) -> u64 {
+        self.drop_those(&|row| cuts.empties(row.version()))
+    }
+
+    /// Takes out rows. Returns how many.
+    pub(crate) fn drop_those(&mut self, are_gone: &(dyn Fn(&Row<'_>) -> bool + Sync)) -> u64 {
         let before = self.read.len();
-        self.read.retain(|read| !cuts.empties(read.row.version()));
+        self.read.retain(|read| !are_gone(&read.row));
         (before - self.read.len()) as u64
     }
 

@@ -1,14 +1,18 @@
 //! The sink: what is done in which order.
 //!
-//! What a loss is told by, floors and truncates first, then rows, then what the truncates empty, then the proof. Every write is idempotent (versions decide), so after
-//! any failure the same batch is applied again from its beginning, and sends the same bytes.
+//! What a loss is told by, floors and truncates first, then rows, then what the truncates empty, then
+//! the proof. Every write is idempotent (versions decide), so after any failure the same batch is
+//! applied again from its beginning, and sends the same bytes.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use settle_core::batch::Batch;
+use settle_core::batch::{Batch, Row};
+use settle_core::change::{Change, TableName};
 use settle_core::position::{Offset, TopicId};
+use settle_core::resnapshot::Swept;
 use settle_core::sink::{
-    BoxFuture, Durable, FailureKind, Guarantee, Outcome, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
+    BoxFuture, Durable, FailureKind, Guarantee, Outcome, Passed, Pending, PlacedPartition, Places, Seen, Sink,
+    SinkError, Sweep,
 };
 use settle_core::version::Version;
 
@@ -33,6 +37,8 @@ pub struct ClickHouse {
     pub(crate) meta: Meta,
     holds: HoldFacts,
     filled: Filled,
+    /// Sweeps that were done, as of the last opening.
+    swept: HashMap<TableName, Swept>,
     /// The pipeline's consumer group.
     group: String,
     /// Partitions of which it is noted that the group begins to write them.
@@ -68,6 +74,7 @@ impl ClickHouse {
             meta,
             holds,
             filled: Filled::default(),
+            swept: HashMap::new(),
             group,
             begun: HashSet::new(),
             destination: Destination::default(),
@@ -105,16 +112,20 @@ impl ClickHouse {
         let written = latest_last(&all_epochs, written);
         let missing = filled::missing(&self.server, &self.meta, &self.target, parts).await?;
         self.filled.forget(parts);
+        self.swept = sweeps::done(&self.server, &self.meta).await?;
         self.begun.extend(begun.iter().map(|part| (part.topic_id, part.partition.number)));
         let mut pending = sweeps::pending(&self.server, &self.meta, parts).await?;
         pending.extend(truncates::pending(&self.server, &self.meta, parts).await?);
         Ok(Places { holds, epochs, written, begun, applied: committed, missing, pending, ..Places::default() })
     }
 
-    async fn finish_one(&mut self, pending: &Pending) -> Result<u64, SinkError> {
-        match pending {
+    async fn finish_one(&mut self, passed: &Passed) -> Result<u64, SinkError> {
+        match &passed.what {
             Pending::Sweep(topic_id, sweep) => {
-                sweeps::sweep(&self.server, &self.meta, &self.target, *topic_id, sweep).await
+                let swept =
+                    sweeps::sweep(&self.server, &self.meta, &self.target, *topic_id, sweep, &passed.ends).await?;
+                self.swept = sweeps::done(&self.server, &self.meta).await?;
+                Ok(swept)
             }
             Pending::Truncate { topic_id, version, .. } => {
                 let (id, passed) = (*topic_id, *version);
@@ -172,7 +183,7 @@ impl ClickHouse {
             return Err(SinkError::new(FailureKind::Bug, "applying a batch", "the sink was never opened"));
         }
         self.begin(batch).await?;
-        let Self { server, target, meta, destination, repeated, filled, .. } = self;
+        let Self { server, target, meta, destination, repeated, filled, swept, .. } = self;
         meta.record(&server.client, batch.floors()).await?;
         let mut to_empty = truncates::record(server, meta, target, batch.truncates()).await?;
         let before = truncates::read(server, meta).await?;
@@ -182,7 +193,15 @@ impl ClickHouse {
             let known = destination.prepare(server, target, &rows, meta).await?;
             let name = known.table.name.table.clone();
             filled.note(server, meta, &name, &rows).await?;
-            let became = match apply::table(server, target, known, &rows, before.of(&name)).await {
+            let of_table = swept.get(&**rows.table);
+            let is_swept = |row: &Row<'_>| {
+                let Change { record, version, .. } = row.change();
+                of_table.is_some_and(|swept| {
+                    let topic_id = meta.topic_id(&record.partition);
+                    topic_id.is_ok_and(|id| swept.covers(id, record.partition.number, record.offset, *version))
+                })
+            };
+            let became = match apply::table(server, target, known, &rows, before.of(&name), &is_swept).await {
                 Ok(became) => became,
                 Err(error) => {
                     if error.kind == FailureKind::Contract {
@@ -230,8 +249,8 @@ impl Sink for ClickHouse {
         Box::pin(sweeps::plan(&self.server, &self.meta, id, sweep, seen))
     }
 
-    fn finish<'a>(&'a mut self, pending: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>> {
-        Box::pin(self.finish_one(pending))
+    fn finish<'a>(&'a mut self, passed: &'a Passed) -> BoxFuture<'a, Result<u64, SinkError>> {
+        Box::pin(self.finish_one(passed))
     }
 
     fn stored<'a>(&'a mut self, committed: &'a [(PlacedPartition, Offset)]) -> BoxFuture<'a, Result<(), SinkError>> {

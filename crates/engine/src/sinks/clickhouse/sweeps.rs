@@ -2,10 +2,12 @@
 //! version just above its own, so that a replay of the old log does not bring it back, and whatever
 //! the source says of it later still wins.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use settle_core::change::TableName;
-use settle_core::position::TopicId;
+use settle_core::position::{Offset, Partition, TopicId};
+use settle_core::resnapshot::Swept;
 use settle_core::sink::{FailureKind, Pending, PlacedPartition, Seen, SinkError, Sweep};
 use settle_core::version::Version;
 
@@ -17,6 +19,9 @@ use super::table::describe;
 use crate::config::Target;
 use crate::config::target::OnResnapshot;
 use crate::sinks::held::not_swept;
+
+/// One for each partition, at the offset up to which it was read.
+const DONE: &str = "swept";
 
 fn kind(seen: Seen) -> &'static str {
     match seen {
@@ -54,6 +59,18 @@ pub(crate) async fn pending(
     Ok(pending)
 }
 
+/// The sweeps that were done, by source table.
+pub(crate) async fn done(server: &Server, meta: &Meta) -> Result<HashMap<TableName, Swept>, SinkError> {
+    let mut all: HashMap<TableName, Swept> = HashMap::new();
+    for Fact { topic_id, partition, subject, offset, value, .. } in meta.of_kind(&server.client, DONE).await? {
+        let (_, namespace, name): (String, Box<str>, Box<str>) =
+            serde_json::from_str(&subject).map_err(|_| meta.unreadable("subject"))?;
+        let swept = all.entry(TableName { namespace, name }).or_default();
+        swept.add(topic_id, partition, offset, Version::from(value));
+    }
+    Ok(all)
+}
+
 /// Deletes the ghosts, where a gap was seen and a sweep is still asked for, and forgets what was seen.
 /// Says how many they were.
 pub(crate) async fn sweep(
@@ -62,6 +79,7 @@ pub(crate) async fn sweep(
     target: &Target,
     topic_id: TopicId,
     sweep: &Sweep,
+    ends: &[(Partition, Offset)],
 ) -> Result<u64, SinkError> {
     let mut seen = Vec::new();
     for wanted in [Seen::Gap, Seen::Last].map(|seen| fact(topic_id, sweep, seen)) {
@@ -77,6 +95,15 @@ pub(crate) async fn sweep(
                 held,
             ));
         }
+        // Before they are deleted: what comes again meanwhile must not bring them back.
+        let fact = |(partition, end): &(Partition, Offset)| Fact {
+            kind: DONE.to_owned(),
+            partition: partition.number,
+            offset: *end,
+            ..fact(topic_id, sweep, Seen::Last)
+        };
+        let facts: Vec<Fact> = ends.iter().map(fact).collect();
+        meta.put(&server.client, "recording a sweep", &facts).await?;
         swept = bury(server, target, sweep).await?;
     }
     let done: Vec<Fact> = seen.into_iter().map(|fact| Fact { done: true, ..fact }).collect();

@@ -22,6 +22,7 @@ use crate::sinks::plan::Plan;
 use crate::sinks::sql::claims;
 use crate::sinks::sql::dialect::{Dialect, Lock};
 use crate::sinks::sql::positions::Fence;
+use crate::sinks::sql::sweeps::{self, Emptied};
 
 const SQL: Dialect = Dialect::MySql;
 
@@ -163,7 +164,9 @@ pub(super) async fn write(
         let conventions = &state.target.conventions;
         let Prepared { filled, plan, .. } = &mut *prepared;
         filled.note(connection, &state.fence, &plan.table, *rows).await.map_err(SinkError::beside_the_rows)?;
-        let mut writer = Writer { connection: &mut *connection, prepared, conventions, truncates };
+        let swept = sweeps::done(connection, rows.table).await.map_err(SinkError::beside_the_rows)?;
+        let emptied = Emptied { cuts: truncates, swept, fence: &state.fence };
+        let mut writer = Writer { connection: &mut *connection, prepared, conventions, emptied };
         writer.write(laid, rows.has_key_changes(), &mut outcome).await?;
     }
     Ok(Written::All(outcome))

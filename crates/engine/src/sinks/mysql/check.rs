@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use settle_core::batch::{Batch, TableRows};
 use settle_core::columns::Column as Carried;
+use settle_core::resnapshot::Swept;
 use settle_core::schema::Origin;
 use settle_core::sink::{FailureKind, Outcome as Counted, PlacedPartition, Places, SinkError};
 use settle_core::truncate::Cuts;
@@ -28,6 +29,8 @@ use crate::owner::Owner;
 use crate::sampling::Sample;
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
+use crate::sinks::sql::positions::Fence;
+use crate::sinks::sql::sweeps::Emptied;
 use crate::sinks::sql::{claims, meta, places, positions, standings};
 
 const SQL: Dialect = Dialect::MySql;
@@ -245,7 +248,9 @@ impl Look<'_> {
             }
         }
         let (conventions, connection) = (&self.target.conventions, &mut *self.connection);
-        let mut writer = Writer { connection, prepared, conventions, truncates: Cuts::default() };
+        let fence = Fence::new("");
+        let emptied = Emptied { cuts: Cuts::default(), swept: Swept::default(), fence: &fence };
+        let mut writer = Writer { connection, prepared, conventions, emptied };
         writer.write(&laid, rows.has_key_changes(), &mut Counted::default()).await
     }
 }

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::sinks::sql::sweeps::Emptied;
 use mysql_async::Value as Bound;
 use settle_core::batch::{Kept, Row};
 use settle_core::change::Change;
@@ -14,7 +15,6 @@ use settle_core::columns::Column as Carried;
 use settle_core::key::Key;
 use settle_core::schema::{Conventions, Origin};
 use settle_core::sink::{self, FailureKind, SinkError};
-use settle_core::truncate::Cuts;
 use settle_core::version::Version;
 
 use super::bind::bound;
@@ -78,7 +78,7 @@ pub(super) struct Writer<'a> {
     pub(super) connection: &'a mut Connection,
     pub(super) prepared: &'a mut Prepared,
     pub(super) conventions: &'a Conventions,
-    pub(super) truncates: Cuts,
+    pub(super) emptied: Emptied<'a>,
 }
 
 impl Writer<'_> {
@@ -92,7 +92,7 @@ impl Writer<'_> {
         let moved = if has_key_changes { self.moved(rows).await? } else { Moved::default() };
         let mut items = Vec::with_capacity(rows.len());
         for laid in rows {
-            if self.truncates.empties(laid.row.version()) {
+            if self.emptied.takes(laid.row)? {
                 outcome.stale += 1;
                 continue;
             }

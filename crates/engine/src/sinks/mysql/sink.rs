@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use settle_core::batch::Batch;
-use settle_core::position::{Offset, TopicId};
+use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::sink::{
-    BoxFuture, Durable, Effect, FailureKind, Guarantee, Outcome, Pending, PlacedPartition, Places, Seen, Sink,
+    BoxFuture, Durable, Effect, FailureKind, Guarantee, Outcome, Passed, Pending, PlacedPartition, Places, Seen, Sink,
     SinkError, Sweep,
 };
 use tokio::time::Instant;
@@ -152,12 +152,17 @@ impl MySql {
         planned
     }
 
-    async fn sweep_now(&mut self, topic_id: TopicId, what: &Sweep) -> Result<u64, SinkError> {
+    async fn sweep_now(
+        &mut self,
+        topic_id: TopicId,
+        what: &Sweep,
+        ends: &[(Partition, Offset)],
+    ) -> Result<u64, SinkError> {
         let operation = format!("sweep ghosts from {}", self.config.address);
         let mut connection = self.connection().await?;
         let swept = async {
             connection.begin(&operation).await?;
-            sweep(&mut connection, &self.state.target, topic_id, what).await
+            sweep(&mut connection, &self.state.target, topic_id, what, ends).await
         }
         .await;
         let swept = end(&mut connection, &operation, swept).await;
@@ -228,12 +233,12 @@ impl Sink for MySql {
         Box::pin(self.plan_now(id, sweep, seen))
     }
 
-    fn finish<'a>(&'a mut self, pending: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>> {
+    fn finish<'a>(&'a mut self, passed: &'a Passed) -> BoxFuture<'a, Result<u64, SinkError>> {
         Box::pin(async move {
-            match pending {
+            match &passed.what {
                 // Every batch reads the truncates in its own transaction: nothing is left to do.
                 Pending::Truncate { .. } => Ok(0),
-                Pending::Sweep(topic_id, what) => self.sweep_now(*topic_id, what).await,
+                Pending::Sweep(topic_id, what) => self.sweep_now(*topic_id, what, &passed.ends).await,
             }
         })
     }

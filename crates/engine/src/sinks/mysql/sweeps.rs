@@ -1,6 +1,6 @@
 //! Ghosts in a table of MySQL: the shared rule, with the table as it is here.
 
-use settle_core::position::TopicId;
+use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::sink::Sweep;
 
 use super::connection::Connection;
@@ -9,7 +9,7 @@ use super::prepared::plan_of;
 use super::table::{Column, describe};
 use crate::config::target::Target;
 use crate::sinks::sql::dialect::Dialect;
-use crate::sinks::sql::sweeps::{Swept, bury, is_due};
+use crate::sinks::sql::sweeps::{SweptTable, bury, is_due, record};
 
 const SQL: Dialect = Dialect::MySql;
 
@@ -19,17 +19,19 @@ pub(super) async fn sweep(
     target: &Target,
     topic_id: TopicId,
     sweep: &Sweep,
+    ends: &[(Partition, Offset)],
 ) -> Outcome<u64> {
     if !is_due(connection, target, topic_id, sweep).await? {
         return Ok(0);
     }
+    record(connection, topic_id, sweep, ends).await?;
     let plan = plan_of(&connection.server, target, &sweep.table);
     let Some(table) = describe(connection, &plan.table).await? else { return Ok(0) };
     let graves = describe(connection, &SQL.tombstones(&table.name)).await?;
     let halves = [plan.version_hi(), plan.version_lo()];
     let is_key = |column: &&Column| !halves.iter().any(|half| SQL.same(half, &column.name));
     let key = graves.iter().flat_map(|graves| &graves.columns).filter(is_key);
-    let swept = Swept {
+    let swept = SweptTable {
         plan: &plan,
         table: &table.name,
         key: key.map(|column| column.name.as_str()).collect(),

@@ -23,6 +23,7 @@ use crate::sinks::sql::claims;
 use crate::sinks::sql::dialect::{Dialect, Lock};
 use crate::sinks::sql::positions::Fence;
 use crate::sinks::sql::session::{Session, SqlValue};
+use crate::sinks::sql::sweeps::{self, Emptied};
 
 const SQL: Dialect = Dialect::Postgres;
 
@@ -123,7 +124,9 @@ async fn write_rows(session: &mut Transaction, state: &mut State, tables: &[Tabl
         let cuts = cuts.get(prepared.table.name.as_str()).copied().unwrap_or_default();
         let Prepared { filled, plan, .. } = &mut *prepared;
         filled.note(session, fence, &plan.table, *rows).await.map_err(SinkError::beside_the_rows)?;
-        let mut writer = Writer { session, prepared, conventions: &target.conventions, cuts };
+        let swept = sweeps::done(session, rows.table).await.map_err(SinkError::beside_the_rows)?;
+        let emptied = Emptied { cuts, swept, fence };
+        let mut writer = Writer { session, prepared, conventions: &target.conventions, emptied };
         writer.write(*rows, &mut outcome).await?;
     }
     Ok(outcome)

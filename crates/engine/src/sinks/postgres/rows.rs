@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use crate::sinks::sql::sweeps::Emptied;
 use bytes::BufMut;
 use settle_core::batch::{Kept, Row, TableRows};
 use settle_core::change::Change;
@@ -13,7 +14,6 @@ use settle_core::columns::Column as Carried;
 use settle_core::key::Key;
 use settle_core::schema::{Conventions, Origin};
 use settle_core::sink::{self, FailureKind, SinkError};
-use settle_core::truncate::Cuts;
 
 use super::encode;
 use super::failure::{Outcome, contract};
@@ -36,7 +36,7 @@ pub(super) struct Writer<'a> {
     pub(super) session: &'a mut Transaction,
     pub(super) prepared: &'a mut Prepared,
     pub(super) conventions: &'a Conventions,
-    pub(super) cuts: Cuts,
+    pub(super) emptied: Emptied<'a>,
 }
 
 /// Rows that carry the same columns.
@@ -68,7 +68,7 @@ impl Writer<'_> {
         let mut deletes = Group::default();
         let mut sets: Vec<Set> = Vec::new();
         for (index, row) in rows.iter().enumerate() {
-            if self.cuts.empties(row.version()) {
+            if self.emptied.takes(*row)? {
                 outcome.stale += 1;
             } else if row.is_delete() {
                 let key = self.key(row.key(), row.change())?;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use settle_core::batch::Batch;
 use settle_core::position::{Offset, TopicId};
 use settle_core::sink::{
-    BoxFuture, Durable, Guarantee, Outcome, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
+    BoxFuture, Durable, Guarantee, Outcome, Passed, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
 };
 
 use super::apply::{self, State};
@@ -150,12 +150,12 @@ impl Sink for Postgres {
         })
     }
 
-    fn finish<'a>(&'a mut self, pending: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>> {
+    fn finish<'a>(&'a mut self, passed: &'a Passed) -> BoxFuture<'a, Result<u64, SinkError>> {
         Box::pin(async move {
             // Every batch reads the truncates in its own transaction: nothing is left to do.
-            let Pending::Sweep(topic_id, sweep) = pending else { return Ok(0) };
+            let Pending::Sweep(topic_id, sweep) = &passed.what else { return Ok(0) };
             let mut session = self.begin("sweep ghosts from", false).await?;
-            let swept = sweep_table(&mut session, &self.state, *topic_id, sweep).await;
+            let swept = sweep_table(&mut session, &self.state, *topic_id, sweep, &passed.ends).await;
             self.end(session, "sweep ghosts from", swept).await
         })
     }

@@ -1,6 +1,6 @@
 //! Ghosts in a table: the shared rule, with the table as it is here.
 
-use settle_core::position::TopicId;
+use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::sink::Sweep;
 
 use super::apply::State;
@@ -10,7 +10,7 @@ use super::transaction::Transaction;
 use crate::config::target::Deletes;
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
-use crate::sinks::sql::sweeps::{Swept, bury, is_due};
+use crate::sinks::sql::sweeps::{SweptTable, bury, is_due, record};
 
 /// Deletes the ghosts, where that is due, and forgets what was seen. Says how many they were.
 pub(super) async fn sweep_table(
@@ -18,10 +18,12 @@ pub(super) async fn sweep_table(
     state: &State,
     topic_id: TopicId,
     sweep: &Sweep,
+    ends: &[(Partition, Offset)],
 ) -> Outcome<u64> {
     if !is_due(session, &state.target, topic_id, sweep).await? {
         return Ok(0);
     }
+    record(session, topic_id, sweep, ends).await?;
     let plan = Plan::of(&state.target, &sweep.table, Deletes::Hard);
     let schema = &state.config.schema;
     let Some(table) = describe(session.connection(), schema, &plan.table).await? else { return Ok(0) };
@@ -29,7 +31,7 @@ pub(super) async fn sweep_table(
     let halves = [plan.version_hi(), plan.version_lo()];
     let is_key = |column: &&Column| !halves.contains(&column.name);
     let key = graves.iter().flat_map(|graves| &graves.columns).filter(is_key);
-    let swept = Swept {
+    let swept = SweptTable {
         plan: &plan,
         table: &table.name,
         key: key.map(|column| column.name.as_str()).collect(),

@@ -10,6 +10,7 @@
 //! | `group` | group, topic, topic id, partition | | | |
 //! | `filled` | target table, topic id, partition, source table | | least offset of a row, 0 | |
 //! | `held` | topic id, partition, key | | offsets of dead letters | |
+//! | `swept` | topic id, topic, source table | upper half of the version | version of the snapshot | partitions, and how far they were read |
 //! | `sweep-gap`, `sweep-last` | topic id, topic, source table | upper half of the version | version of the snapshot | |
 //!
 //! A subject holds what the source chose, a key for one, and so has any length; a key of MySQL has

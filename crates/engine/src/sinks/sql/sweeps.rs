@@ -5,14 +5,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use settle_core::batch::Row;
 use settle_core::change::TableName;
-use settle_core::position::TopicId;
+use settle_core::position::{Offset, Partition, TopicId};
+use settle_core::resnapshot::Swept;
 use settle_core::sink::{Pending, PlacedPartition, Seen, Sweep};
+use settle_core::truncate::Cuts;
 use settle_core::version::Version;
 use uuid::Uuid;
 
-use super::dialect::{Dialect, Lock};
+use super::dialect::{Dialect, Lock, Take};
 use super::meta::{Line, READ, WRITE, is_subject, of_kind, put, subject_value, table};
+use super::positions::Fence;
 use super::session::{Cells, Outcome, Session, contract};
 use super::{claims, holds};
 use crate::config::target::{Deletes, OnResnapshot, Target};
@@ -25,6 +29,8 @@ pub(crate) async fn plan(session: &mut impl Session, topic_id: TopicId, sweep: &
     let subject = subject(topic_id, sweep);
     put(session, Line { kind: kind(seen), subject: &subject, at: hi, hi, lo, detail: "" }, &[]).await
 }
+
+const DONE: &str = "swept";
 
 fn kind(seen: Seen) -> &'static str {
     match seen {
@@ -82,8 +88,66 @@ pub(crate) async fn is_due(
     }
 }
 
+/// Remembers that ghosts are swept, and up to where the partitions were read then.
+pub(crate) async fn record(
+    session: &mut impl Session,
+    topic_id: TopicId,
+    sweep: &Sweep,
+    ends: &[(Partition, Offset)],
+) -> Outcome<()> {
+    let (hi, lo) = (sweep.below.hi_signed(), sweep.below.lo_signed());
+    let ends: Vec<(i32, Offset)> = ends.iter().map(|(partition, end)| (partition.number, *end)).collect();
+    let (subject, ends) = (subject(topic_id, sweep), serde_json::json!(ends).to_string());
+    let line = Line { kind: DONE, subject: &subject, at: hi, hi, lo, detail: &ends };
+    put(session, line, &[("detail", Take::New)]).await
+}
+
+/// The sweeps that were done of a source table.
+pub(crate) async fn done(session: &mut impl Session, table: &TableName) -> Outcome<Swept> {
+    let sql = of_kind(session.dialect(), &["subject", "hi", "lo", "detail"]);
+    let mut swept = Swept::default();
+    for row in session.query(READ, &sql, &[DONE.into()]).await? {
+        let mut cells = Cells::of(READ, row);
+        let (subject, hi, lo, ends) = (cells.text()?, cells.int()?, cells.int()?, cells.text()?);
+        let unreadable = || contract(READ, "a sweep that was done is not of the form this program writes");
+        let (id, _, namespace, name): (Uuid, String, Box<str>, Box<str>) =
+            serde_json::from_str(&subject).map_err(|_| unreadable())?;
+        let ends: Vec<(i32, Offset)> = serde_json::from_str(&ends).map_err(|_| unreadable())?;
+        if (&namespace, &name) != (&table.namespace, &table.name) {
+            continue;
+        }
+        let below = Version::from_halves(hi.cast_unsigned(), lo.cast_unsigned());
+        ends.into_iter().for_each(|(number, end)| swept.add(TopicId(id), number, end, below));
+    }
+    Ok(swept)
+}
+
+/// What keeps a row of a batch from being written, whatever the table has of it.
+pub(crate) struct Emptied<'a> {
+    /// The truncates of its table.
+    pub(crate) cuts: Cuts,
+    /// The sweeps of it.
+    pub(crate) swept: Swept,
+    pub(crate) fence: &'a Fence,
+}
+
+impl Emptied<'_> {
+    /// True for a row that a truncate or a sweep has taken away.
+    pub(crate) fn takes(&self, row: Row<'_>) -> Outcome<bool> {
+        if self.cuts.empties(row.version()) {
+            return Ok(true);
+        }
+        if self.swept.is_empty() {
+            return Ok(false);
+        }
+        let record = &row.change().record;
+        let topic_id = self.fence.topic_id(&record.partition)?;
+        Ok(self.swept.covers(topic_id, record.partition.number, record.offset, row.version()))
+    }
+}
+
 /// A table that is swept, as it is in the destination.
-pub(crate) struct Swept<'a> {
+pub(crate) struct SweptTable<'a> {
     pub(crate) plan: &'a Plan,
     /// Its name.
     pub(crate) table: &'a str,
@@ -96,7 +160,7 @@ pub(crate) struct Swept<'a> {
 }
 
 /// Deletes the ghosts below a version, and says how many they were.
-pub(crate) async fn bury(session: &mut impl Session, swept: &Swept<'_>, below: Version) -> Outcome<u64> {
+pub(crate) async fn bury(session: &mut impl Session, swept: &SweptTable<'_>, below: Version) -> Outcome<u64> {
     let dialect = session.dialect();
     let plan = swept.plan;
     let operation = format!("sweep ghosts from table \"{}\"", plan.table);

@@ -25,9 +25,9 @@ use crate::config::target::{Deletes, Target};
 use crate::finding::Severity;
 use crate::owner::Owner;
 use crate::sinks::plan::Plan;
-use crate::sinks::sql::claims;
 use crate::sinks::sql::positions::Fence;
 use crate::sinks::sql::session::at_once;
+use crate::sinks::sql::{claims, sweeps};
 use crate::sinks::unsent;
 
 /// What the sink remembers between batches.
@@ -74,7 +74,13 @@ fn write_rows(connection: &Connection, state: &mut State, batch: &Batch) -> Outc
             let Prepared { filled, plan, .. } = prepared;
             at_once(filled.note(&mut Attached(connection), &state.fence, &plan.table, rows))?;
             let mut writer = Writer::new(connection, prepared, &state.target.conventions)?;
-            writer.write(rows, &mut outcome)?;
+            let swept = at_once(sweeps::done(&mut Attached(connection), rows.table))?;
+            let is_swept = |row: Row<'_>| {
+                let Change { record, version, .. } = row.change();
+                let topic_id = state.fence.topic_id(&record.partition)?;
+                Ok(swept.covers(topic_id, record.partition.number, record.offset, *version))
+            };
+            writer.write(rows, &is_swept, &mut outcome)?;
         }
     }
     Ok(outcome)
@@ -129,14 +135,19 @@ impl<'a> Writer<'a> {
         Ok(Self { connection, prepared, conventions, truncates })
     }
 
-    fn write(&mut self, rows: TableRows<'_>, outcome: &mut sink::Outcome) -> Outcome<()> {
+    fn write(
+        &mut self,
+        rows: TableRows<'_>,
+        is_swept: &dyn Fn(Row<'_>) -> Outcome<bool>,
+        outcome: &mut sink::Outcome,
+    ) -> Outcome<()> {
         for row in rows.rows() {
             self.prepared.check_row(row)?;
         }
         // Looked up before anything is written: the delete of the old key is in the same batch.
         let moved = if rows.has_key_changes() { self.moved(rows)? } else { Moved::default() };
         for (index, row) in rows.rows().enumerate() {
-            let applied = if self.truncates.empties(row.version()) {
+            let applied = if self.truncates.empties(row.version()) || is_swept(row)? {
                 false
             } else if row.is_delete() {
                 self.delete(row)?

@@ -4,7 +4,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use settle_core::batch::Batch;
 use settle_core::position::{Offset, TopicId};
 use settle_core::sink::{
-    BoxFuture, Durable, Guarantee, Outcome, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
+    BoxFuture, Durable, Guarantee, Outcome, Passed, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
 };
 use std::collections::HashMap;
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -165,14 +165,14 @@ impl Sink for Sqlite {
         Box::pin(async move { blocking(|| self.in_transaction("plan a sweep in", plan)) })
     }
 
-    fn finish<'a>(&'a mut self, pending: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>> {
+    fn finish<'a>(&'a mut self, passed: &'a Passed) -> BoxFuture<'a, Result<u64, SinkError>> {
         Box::pin(async move {
-            match pending {
+            match &passed.what {
                 // Every batch reads the truncates in its own transaction: nothing is left to do.
                 Pending::Truncate { .. } => Ok(0),
                 Pending::Sweep(topic_id, sweep) => blocking(|| {
                     self.in_transaction("sweep ghosts from", |connection, state| {
-                        sweep_table(connection, &state.target, *topic_id, sweep)
+                        sweep_table(connection, &state.target, *topic_id, sweep, &passed.ends)
                     })
                 }),
             }

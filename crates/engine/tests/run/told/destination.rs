@@ -8,7 +8,8 @@ use settle_core::dead_letter::ErrorClass;
 use settle_core::holds::{Hold, HoldNote};
 use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::sink::{
-    BoxFuture, Durable, FailureKind, Guarantee, Outcome, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
+    BoxFuture, Durable, FailureKind, Guarantee, Outcome, Passed, Pending, PlacedPartition, Places, Seen, Sink,
+    SinkError, Sweep,
 };
 use settle_engine::dead_letter::{DeadLetters, Letter, Written};
 use settle_engine::source::Assignment;
@@ -231,8 +232,8 @@ impl Sink for SinkHandle {
         Box::pin(async { Ok(()) })
     }
 
-    fn finish<'a>(&'a mut self, pending: &'a Pending) -> BoxFuture<'a, Result<u64, SinkError>> {
-        let what = match pending {
+    fn finish<'a>(&'a mut self, pending: &'a Passed) -> BoxFuture<'a, Result<u64, SinkError>> {
+        let what = match &pending.what {
             Pending::Truncate { .. } => "truncate".to_owned(),
             Pending::Sweep(_, sweep) => format!("sweep {}", sweep.table),
         };

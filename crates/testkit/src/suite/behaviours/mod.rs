@@ -64,6 +64,7 @@ behaviours! {
     ghosts {
         ghosts_are_swept_and_stay_away;
         ghosts_are_swept_only_where_all_was_seen;
+        what_comes_first_behind_a_sweep_brings_no_ghost;
     }
     unsent {
         a_value_that_was_not_sent_is_kept_in_every_cut;

@@ -1,7 +1,7 @@
 //! A truncate comes on one partition, the rows that it removes on others, before it and behind it.
 
 use serde_json::json;
-use settle_core::sink::Pending;
+use settle_core::sink::{Passed, Pending};
 
 use crate::suite::scene::Scene;
 use crate::suite::source::{Engine, Sent, Source};
@@ -88,10 +88,11 @@ pub(in crate::suite) async fn a_truncate_that_everything_has_passed_is_finished(
     let mut run = scene.run().await;
     scene.deliver_by(1, &mut run, [0, 3, 1, 2, 4]).await;
     let mut run = scene.run().await;
-    for pending in run.places.pending.clone() {
-        assert!(matches!(pending, Pending::Truncate { .. }), "{pending:?}");
+    for what in run.places.pending.clone() {
+        assert!(matches!(what, Pending::Truncate { .. }), "{what:?}");
+        let passed = Passed { what, ends: Vec::new() };
         for time in ["once", "twice"] {
-            assert_eq!(run.sink.finish(&pending).await.expect("what is pending is done"), 0);
+            assert_eq!(run.sink.finish(&passed).await.expect("what is pending is done"), 0);
             scene.check(&format!("finished {time}")).await;
         }
     }
