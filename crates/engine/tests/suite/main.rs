@@ -19,7 +19,7 @@ use settle_testkit::suite::{Member, run};
 
 fn main() -> ExitCode {
     run(&[
-        Member { name: "clickhouse", behaviours: 68, stand: clickhouse::stand },
-        Member { name: "sqlite", behaviours: 74, stand: sqlite::stand },
+        Member { name: "clickhouse", behaviours: 70, stand: clickhouse::stand },
+        Member { name: "sqlite", behaviours: 76, stand: sqlite::stand },
     ])
 }
