@@ -41,23 +41,3 @@ async fn a_late_older_row_does_not_resurrect() {
     })
     .await;
 }
-
-#[tokio::test]
-async fn inserts_updates_and_deletes_of_one_batch_go_together() {
-    staged(async |stage| {
-        let row = |op, lsn, id: u32, v| {
-            event(op, lsn, &format!(r#"{{"id":{id}}}"#), &format!(r#"{{"id":{id},"v":"{v}","n":1,"w":"x"}}"#))
-        };
-        let events = [
-            row("c", 100, 1, "a"),
-            row("c", 110, 2, "b"),
-            event("d", 120, r#"{"id":1}"#, ""),
-            row("u", 130, 2, "b2"),
-            row("c", 140, 3, "c"),
-        ];
-        let outcome = stage.apply(declaring(COLUMNS), &batch(&events)).await.unwrap();
-        assert_eq!(outcome.applied, 3, "one row a key");
-        assert_eq!(stage.rows("SELECT id, v FROM t_current ORDER BY id").await, ["2\tb2", "3\tc"]);
-    })
-    .await;
-}

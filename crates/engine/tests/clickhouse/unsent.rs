@@ -106,22 +106,6 @@ async fn without_a_stored_value_the_run_stops_and_says_the_cure() {
 }
 
 #[tokio::test]
-async fn a_record_that_is_stale_anyway_needs_no_value() {
-    staged(async |stage| {
-        let log = log();
-        let stale = Outcome { applied: 0, stale: 1 };
-        let mut sink = stage.sink(declaring(COLUMNS)).await;
-        apply(&mut sink, &batch(&log[..3])).await.unwrap();
-        assert_eq!(apply(&mut sink, &batch(&log[1..2])).await.unwrap(), stale, "below the marker");
-        apply(&mut sink, &batch(&log[3..4])).await.unwrap();
-        assert_eq!(apply(&mut sink, &batch(&log[1..2])).await.unwrap(), stale, "below the row");
-        apply(&mut sink, &batch(&[truncate(70).on(2)])).await.unwrap();
-        assert_eq!(apply(&mut sink, &batch(&log[4..])).await.unwrap(), stale, "below a truncate");
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn a_row_that_a_truncate_emptied_holds_no_value() {
     staged(async |stage| {
         let mut sink = stage.sink(declaring(COLUMNS)).await;
@@ -135,18 +119,6 @@ async fn a_row_that_a_truncate_emptied_holds_no_value() {
             .await;
         let masked = line.batch(&[row("u", 30, 1, r#""n":2,"txt":UNSENT,"b":"y""#)]);
         assert_eq!(apply(&mut sink, &masked).await.unwrap_err().kind, FailureKind::Contract);
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_stored_null_is_a_value() {
-    staged(async |stage| {
-        let mut sink = stage.sink(declaring(COLUMNS)).await;
-        let mut line = Log::default();
-        apply(&mut sink, &line.batch(&[row("c", 10, 1, r#""n":1,"txt":null,"b":"x""#)])).await.unwrap();
-        apply(&mut sink, &line.batch(&[row("u", 20, 1, r#""n":2,"txt":UNSENT,"b":"y""#)])).await.unwrap();
-        assert_eq!(current(stage).await, ["1\t2\t\\N\ty"]);
     })
     .await;
 }
@@ -198,25 +170,6 @@ fn moving() -> [Event; 3] {
         row("d", 20, 1, ""),
         row("c", 20, 2, r#""n":2,"txt":UNSENT,"b":"y""#).on(1).moved_from(r#"{"id":1}"#),
     ]
-}
-
-#[tokio::test]
-async fn a_value_that_was_not_sent_is_taken_from_the_row_under_its_old_key() {
-    staged(async |stage| {
-        for order in [[1, 2], [2, 1]] {
-            clear(stage).await;
-            let log = moving();
-            let mut sink = stage.sink(declaring(COLUMNS)).await;
-            let mut line = Log::default();
-            apply(&mut sink, &line.batch(&log[..1])).await.unwrap();
-            let halves = line.batch(&order.map(|at| log[at].clone()));
-            assert_eq!(apply(&mut sink, &halves).await.unwrap(), Outcome { applied: 2, stale: 0 });
-            assert_eq!(current(stage).await, ["2\t2\tlong\ty"]);
-            assert_eq!(apply(&mut sink, &halves).await.unwrap(), Outcome { applied: 1, stale: 1 }, "again");
-            assert_eq!(current(stage).await, ["2\t2\tlong\ty"]);
-        }
-    })
-    .await;
 }
 
 /// The marker holds no values, and a row whose partition has not been read so far not the last ones.

@@ -67,45 +67,6 @@ fn the_greatest_truncate_holds_and_an_older_one_changes_nothing() {
     assert_eq!(database.one::<i64>("SELECT hi FROM settle_meta WHERE kind = 'truncate'"), 50);
 }
 
-/// The snapshot's rows lift partition 0; the truncate comes on 1, behind an older commit.
-#[test]
-fn rows_that_a_snapshot_lifted_do_not_survive_a_truncate_that_it_did_not() {
-    let mut log = Log::of("t");
-    log.snapshot(0, 100, &json!({"id": 1, "v": "read"}));
-    log.add(0, "c", 104, &json!({"id": 2, "v": "lifted"}), &[]);
-    log.truncate_after(1, 95, 105);
-    log.add(0, "c", 110, &json!({"id": 3, "v": "new"}), &[]);
-    for order in [[0, 1, 2, 3], [2, 0, 1, 3], [0, 1, 3, 2], [0, 2, 1, 3]] {
-        for size in [1, 2, 4] {
-            for target in [target(), soft()] {
-                let records: Vec<_> = order.iter().map(|&i| log.records[i].clone()).collect();
-                let database = Database::new();
-                apply_all(&database, &target, &records, size);
-                assert_eq!(database.rows("t"), [row(&[("id", "3"), ("v", "new")])], "{order:?} by {size}");
-            }
-        }
-    }
-}
-
-/// A connector that lost its offsets takes a snapshot at 200, and sends the truncate at 150 again.
-#[test]
-fn a_truncate_that_a_snapshot_lifted_does_not_wipe_the_rows_behind_it() {
-    let mut log = Log::of("t");
-    log.truncate(1, 150);
-    log.add(0, "c", 160, &json!({"id": 1, "v": "behind"}), &[]);
-    log.snapshot(1, 200, &json!({"id": 2, "v": "read"}));
-    log.truncate(1, 150);
-    let end = [row(&[("id", "1"), ("v", "behind")]), row(&[("id", "2"), ("v", "read")])];
-    for order in [[0, 1, 2, 3], [0, 2, 3, 1], [1, 0, 2, 3]] {
-        for size in [1, 2, 4] {
-            let records: Vec<_> = order.iter().map(|&i| log.records[i].clone()).collect();
-            let database = Database::new();
-            apply_all(&database, &target(), &records, size);
-            assert_eq!(database.rows("t"), end, "{order:?} by {size}");
-        }
-    }
-}
-
 #[test]
 fn a_truncate_that_was_recorded_without_its_order_holds_as_it_did_and_gets_it_with_the_next() {
     let mut log = Log::of("t");
@@ -138,17 +99,6 @@ fn a_row_at_the_floor_is_not_below_it() {
         assert_eq!(apply_all(&database, &target(), &records, 1), Outcome { applied: 1, stale: 0 });
         assert_eq!(database.count("t"), 1);
     }
-}
-
-#[test]
-fn a_floor_that_another_process_raised_holds_for_the_next_batch() {
-    let log = log();
-    let database = Database::new();
-    let mut sink = database.sink(target(), &log.records);
-    apply(&mut sink, &batch(&log.records[..1])).unwrap();
-    apply_all(&database, &target(), &log.records[3..4], 1);
-    assert_eq!(apply(&mut sink, &batch(&log.records[1..2])).unwrap(), Outcome { applied: 0, stale: 1 });
-    assert_eq!(database.count("t"), 0);
 }
 
 #[test]

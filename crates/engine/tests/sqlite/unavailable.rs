@@ -62,19 +62,6 @@ fn every_form_of_the_marker_keeps_the_value() {
 }
 
 #[test]
-fn a_stored_null_is_a_value() {
-    let log = Log::from(
-        "t",
-        &[("c", 10, json!({"id": 1, "v": null, "n": 1})), ("u", 20, json!({"id": 1, "v": UNSENT, "n": 2}))],
-    );
-    let database = Database::new();
-    database.run("CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT, n INTEGER)");
-    apply_all(&database, &target(), &log.records, 1);
-    let rows = database.rows("t");
-    assert_eq!((rows[0]["v"].as_deref(), rows[0]["n"].as_deref()), (None, Some("2")));
-}
-
-#[test]
 fn without_a_stored_value_the_run_stops_and_says_the_cure() {
     let log = log();
     for target in [target(), soft()] {
@@ -89,25 +76,6 @@ fn without_a_stored_value_the_run_stops_and_says_the_cure() {
              snapshot of it, and start a new group at its rows"
         );
         assert_eq!(database.one::<i64>("SELECT count(*) FROM sqlite_schema WHERE name = 't'"), 0, "rolled back");
-    }
-}
-
-#[test]
-fn a_record_that_is_stale_anyway_needs_no_value() {
-    let log = log();
-    for target in [target(), soft()] {
-        let database = Database::new();
-        apply_all(&database, &target, &log.records[..3], 1);
-        // Below the tombstone, or the mark.
-        assert_eq!(apply_all(&database, &target, &log.records[1..2], 1), Outcome { applied: 0, stale: 1 });
-        // Below the row.
-        apply_all(&database, &target, &log.records[3..4], 1);
-        assert_eq!(apply_all(&database, &target, &log.records[1..2], 1), Outcome { applied: 0, stale: 1 });
-        // Below a truncate.
-        let mut truncated = Log::of("t");
-        truncated.truncate(2, 70);
-        apply_all(&database, &target, &truncated.records, 1);
-        assert_eq!(apply_all(&database, &target, &log.records[4..], 1), Outcome { applied: 0, stale: 1 });
     }
 }
 

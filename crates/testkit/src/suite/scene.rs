@@ -1,6 +1,6 @@
 //! One behaviour at work: a fresh destination, a source, what was delivered of it, and what should be there now.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use settle_core::position::Offset;
 use settle_core::record::Record;
@@ -146,6 +146,19 @@ impl Scene {
             let seen = self.model.without_emptied(table, self.contents(table).await);
             let differs = difference(&seen, &should);
             assert!(differs.is_empty(), "{when}: table {:?}: {}", self.source.table(table).name, differs.join("; "));
+        }
+    }
+
+    /// Checks that the destination is the source itself: everything was delivered.
+    pub(super) async fn check_end(&self, when: &str) {
+        self.check(when).await;
+        for table in 0..self.source.tables().len() {
+            let rows = self.source.rows(table).iter();
+            let should: BTreeMap<_, _> =
+                rows.map(|(key, row)| (key.clone(), self.source.table(table).shown(row))).collect();
+            let live = self.contents(table).await.live;
+            let seen: BTreeMap<_, _> = live.into_iter().map(|(key, live)| (key, live.columns)).collect();
+            assert!(seen == should, "{when}: {should:?} is at the source, and {seen:?} in the destination");
         }
     }
 

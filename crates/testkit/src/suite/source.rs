@@ -70,6 +70,8 @@ pub(super) struct Source {
     /// Of the last change: its own position, and the commit before it.
     last_lsn: u64,
     before_last: Option<u64>,
+    /// The last commit when the last full snapshot was taken.
+    before_snapshot: Option<u64>,
     /// Rows of the open transaction so far.
     open: Option<u64>,
     tables: Vec<Held>,
@@ -91,6 +93,7 @@ impl Source {
             last_commit: None,
             last_lsn: 0,
             before_last: None,
+            before_snapshot: None,
             open: None,
             tables: Vec::new(),
             log: Vec::new(),
@@ -231,10 +234,17 @@ impl Source {
         self.append(table, partition, None, Some(envelope), &[], None)
     }
 
+    /// The same by a connector that says the commit before its last full snapshot as the one before it.
+    pub(super) fn truncate_behind_a_snapshot(&mut self, table: usize, partition: i32) -> usize {
+        self.last_commit = self.before_snapshot;
+        self.truncate(table, partition)
+    }
+
     /// The connector lost its place and takes a full snapshot of the table. Streamed changes behind it wait for
     /// the first commit again.
     pub(super) fn snapshot(&mut self, table: usize) -> std::ops::Range<usize> {
         let now = self.tick();
+        self.before_snapshot = self.last_commit;
         let rows: Vec<Row> = self.tables[table].rows.values().cloned().collect();
         let start = self.log.len();
         for (n, row) in rows.iter().enumerate() {
@@ -247,6 +257,17 @@ impl Source {
         }
         self.last_commit = None;
         start..self.log.len()
+    }
+
+    /// The same, but it reads this one row, which no record had mentioned.
+    pub(super) fn snapshot_of(&mut self, table: usize, row: Value) -> usize {
+        let row = object(row);
+        let key = self.tables[table].table.key_of(&row);
+        self.tables[table].rows.insert(key, row.clone());
+        let at = At::Postgres { last_commit: None, lsn: self.tick() };
+        self.write_read(table, at, &row, "last");
+        self.last_commit = None;
+        self.log.len() - 1
     }
 
     /// Rows are read again by an incremental snapshot.

@@ -25,7 +25,7 @@ pub(in crate::suite) async fn the_halves_of_a_key_change_come_in_either_order(st
             let mut run = scene.run_on(table).await;
             scene.deliver_by(3, &mut run, 4 * table..4 * table + 4).await;
         }
-        scene.check("and again").await;
+        scene.check_end("and again").await;
     }
 }
 
@@ -48,7 +48,7 @@ pub(in crate::suite) async fn keys_can_be_swapped(stand: &dyn Stand) {
         let mut run = scene.run_on(table).await;
         scene.deliver_by(size, &mut run, order.iter().map(|at| start + at)).await;
     }
-    scene.check("swapped").await;
+    scene.check_end("swapped").await;
 }
 
 /// `UPDATE … SET id = id + 3`, without the texts: each row takes the key of the next, which made room for it.
@@ -72,6 +72,6 @@ pub(in crate::suite) async fn rows_that_take_each_others_keys_keep_their_own_val
         scene.deliver(&mut run, stored..scene.all().end).await;
         scene.check(&format!("{stored} rows stored before")).await;
         scene.replay(100, moved..scene.all().end).await;
-        scene.check("moved again").await;
+        scene.check_end("moved again").await;
     }
 }

@@ -57,6 +57,7 @@ behaviours! {
     truncates {
         a_truncate_removes_what_stood_before_it_in_any_order;
         rows_that_a_snapshot_lifted_do_not_survive_a_truncate;
+        a_truncate_that_a_snapshot_lifted_wipes_nothing_behind_it;
         a_truncate_of_a_table_that_is_made_later_holds;
         a_truncate_by_another_instance_holds_for_the_next_batch;
         a_truncate_that_everything_has_passed_is_finished;
@@ -74,6 +75,7 @@ behaviours! {
         null_is_a_value_that_is_kept;
         a_key_change_keeps_what_was_not_sent;
         a_key_change_without_its_other_half_stops_the_run;
+        a_value_of_the_next_row_under_the_old_key_is_not_taken;
         records_that_come_again_with_newer_ones_stand_on_what_was_made_of_them;
         an_insert_without_a_value_is_refused;
         long_values_that_were_not_sent_are_kept;

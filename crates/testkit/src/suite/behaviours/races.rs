@@ -70,7 +70,7 @@ pub(in crate::suite) async fn instances_that_start_together_share_everything(sta
     assert!(committed.iter().all(|of_one| of_one.values().all(|end| *end == 20)), "{committed:?}");
     let written = scene.written(scene.all());
     scene.model.take(written.iter());
-    scene.check("three instances at once").await;
+    scene.check_end("three instances at once").await;
 }
 
 /// A partition changes hands while the one before is in the middle of its batches: either finishes its batch
@@ -102,7 +102,7 @@ pub(in crate::suite) async fn a_race_with_a_successor_ends_right(stand: &dyn Sta
         older.await.expect("the other ends by itself");
         let written = scene.written(scene.all());
         scene.model.take(written.iter());
-        scene.check("after the race").await;
+        scene.check_end("after the race").await;
     }
 }
 
@@ -128,7 +128,7 @@ pub(in crate::suite) async fn rows_and_a_truncate_at_once_end_alike(stand: &dyn 
         instances.join_all().await;
         let written = scene.written(scene.all());
         scene.model.take(written.iter());
-        scene.check("rows and truncates at once").await;
+        scene.check_end("rows and truncates at once").await;
     }
 }
 

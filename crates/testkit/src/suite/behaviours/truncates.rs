@@ -33,7 +33,7 @@ pub(in crate::suite) async fn a_truncate_removes_what_stood_before_it_in_any_ord
             let mut run = scene.run_on(table).await;
             scene.deliver_by(2, &mut run, 5 * table..5 * table + 5).await;
         }
-        scene.check(&format!("{engine:?}, and again")).await;
+        scene.check_end(&format!("{engine:?}, and again")).await;
     }
 }
 
@@ -47,12 +47,32 @@ pub(in crate::suite) async fn rows_that_a_snapshot_lifted_do_not_survive_a_trunc
         scene.source.insert(table, json!({"id": 1, "n": 1, "body": "a"}));
         scene.source.snapshot(table);
         scene.source.update(table, json!({"id": 1, "n": 2}), Sent::Whole);
-        scene.source.truncate(table, 0);
+        scene.source.truncate_behind_a_snapshot(table, 0);
         scene.source.insert(table, json!({"id": 4, "n": 3, "body": "behind"}));
         let mut run = scene.run_on(table).await;
         scene.deliver_by(size, &mut run, order.map(|at| start + at)).await;
     }
-    scene.check("in every order").await;
+    scene.check_end("in every order").await;
+}
+
+/// A connector that lost its place takes a full snapshot, which lifts the partition of an old truncate, and sends
+/// that again.
+pub(in crate::suite) async fn a_truncate_that_a_snapshot_lifted_wipes_nothing_behind_it(stand: &dyn Stand) {
+    let mut scene = Scene::of(stand, Source::new(Engine::Postgres, [])).await;
+    let orders = [[0, 1, 2, 3, 4], [0, 3, 4, 1, 2], [1, 0, 3, 4, 2], [1, 2, 0, 3, 4]];
+    for (n, (order, size)) in orders.into_iter().flat_map(|order| [1, 5].map(|size| (order, size))).enumerate() {
+        let table = scene.add_table(Table::of(format!("lifted{n}")));
+        let start = scene.all().end;
+        scene.source.truncate(table, 1);
+        scene.source.insert(table, json!({"id": 3, "n": 1, "body": "behind"}));
+        scene.source.update(table, json!({"id": 3, "n": 2}), Sent::Whole);
+        // A row of the truncate's own partition.
+        scene.source.snapshot_of(table, json!({"id": 1, "n": 3, "body": "read"}));
+        scene.source.send_again(start..start + 1);
+        let mut run = scene.run_on(table).await;
+        scene.deliver_by(size, &mut run, order.map(|at| start + at)).await;
+    }
+    scene.check_end("in every order").await;
 }
 
 pub(in crate::suite) async fn a_truncate_of_a_table_that_is_made_later_holds(stand: &dyn Stand) {
@@ -99,5 +119,5 @@ pub(in crate::suite) async fn a_truncate_that_everything_has_passed_is_finished(
     let run = scene.run().await;
     assert_eq!(run.places.pending, [], "it is done");
     scene.replay(2, scene.all()).await;
-    scene.check("all again").await;
+    scene.check_end("all again").await;
 }

@@ -56,7 +56,7 @@ pub(in crate::suite) async fn a_value_that_was_not_sent_is_kept_in_every_cut(sta
             let mut run = scene.run_on(table).await;
             scene.deliver_by(2, &mut run, 5 * table..5 * table + 5).await;
         }
-        scene.check(&format!("{deletes:?} deletes, again")).await;
+        scene.check_end(&format!("{deletes:?} deletes, again")).await;
     }
 }
 
@@ -74,7 +74,7 @@ pub(in crate::suite) async fn batches_made_ahead_keep_what_those_before_them_wro
         let written = scene.written(cut);
         scene.model.take(written.iter());
     }
-    scene.check("batches made ahead").await;
+    scene.check_end("batches made ahead").await;
 }
 
 /// A value of another life, or of another row, is never taken for it; nor is NULL.
@@ -151,7 +151,7 @@ pub(in crate::suite) async fn a_key_change_keeps_what_was_not_sent(stand: &dyn S
             let mut run = scene.run_on(table).await;
             scene.deliver(&mut run, 5 * table + 2..5 * table + 5).await;
         }
-        scene.check(&format!("{deletes:?} deletes, the key change again")).await;
+        scene.check_end(&format!("{deletes:?} deletes, the key change again")).await;
     }
 }
 
@@ -163,6 +163,21 @@ pub(in crate::suite) async fn a_key_change_without_its_other_half_stops_the_run(
         scene.replay(1, before.iter().copied()).await;
         let create = scene.records([3]);
         let error = scene.run().await.settle(&create).await.expect_err("a value that is not there");
+        is_the_cure(&error, "items", "body");
+        scene.check("nothing is written").await;
+    }
+}
+
+/// The old key was taken by another row since: a replay finds that one in the table.
+pub(in crate::suite) async fn a_value_of_the_next_row_under_the_old_key_is_not_taken(stand: &dyn Stand) {
+    for deletes in Scene::ways_to_delete(stand) {
+        let mut scene = Scene::new(stand).await;
+        scene.rules.deletes = Some(deletes);
+        moving(&mut scene.source, 0);
+        let next = scene.source.insert(0, json!({"id": 1, "n": 9, "body": "another row"}));
+        scene.replay(1, [next]).await;
+        let halves = scene.records([2, 3]);
+        let error = scene.run().await.settle(&halves).await.expect_err("the row that had the value is gone");
         is_the_cure(&error, "items", "body");
         scene.check("nothing is written").await;
     }

@@ -27,7 +27,7 @@ pub(in crate::suite) async fn a_replay_changes_nothing(stand: &dyn Stand) {
             lives(&mut scene.source);
             let mut run = scene.run().await;
             scene.deliver_by(size, &mut run, scene.all()).await;
-            scene.check("after one pass").await;
+            scene.check_end("after one pass").await;
             assert_eq!(run.tally.read, 8);
             for (from, size) in [(0, 8), (0, 2), (3, 1), (5, 3)] {
                 scene.replay(size, from..8).await;
@@ -107,7 +107,7 @@ pub(in crate::suite) async fn versions_are_compared_in_all_their_bits(stand: &dy
     let mut scene = Scene::of(stand, scene.source).await;
     let mut run = scene.run().await;
     scene.deliver_by(1, &mut run, scene.all()).await;
-    scene.check("in their order").await;
+    scene.check_end("in their order").await;
 }
 
 /// Rows that are read again while changes stream on: each says what was so at its place.
@@ -125,7 +125,7 @@ pub(in crate::suite) async fn rows_that_are_read_again_stand_at_their_place(stan
             scene.deliver_by(size, &mut run, scene.all()).await;
             scene.check(&format!("{engine:?} in batches of {size}")).await;
             scene.replay(size, 6..scene.all().end).await;
-            scene.check(&format!("{engine:?}, the end again in batches of {size}")).await;
+            scene.check_end(&format!("{engine:?}, the end again in batches of {size}")).await;
         }
     }
 }
