@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use settle_core::sink::{FailureKind, Outcome, SinkError};
 use settle_engine::config::target::{Evolution, TableRule, Target};
-use settle_engine::sinks::postgres::{ForeignKeys, PostgresConfig, Unique};
+use settle_engine::sinks::postgres::{ForeignKeys, PostgresConfig};
+use settle_engine::sinks::unique::Unique;
 
 use crate::database::{Database, META, declared, row, soft, target, with_rule};
 use crate::log::{Log, batch};

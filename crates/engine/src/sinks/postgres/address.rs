@@ -40,7 +40,7 @@ pub struct TlsFiles {
 /// A database, and how to log in to it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
-    pub(super) client: tokio_postgres::Config,
+    pub(super) client: Box<tokio_postgres::Config>,
     pub(super) tls: TlsFiles,
 }
 
@@ -94,7 +94,7 @@ impl Address {
         if client.get_hosts().len().max(client.get_hostaddrs().len()) > 1 {
             client.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
-        Ok(Self { client, tls })
+        Ok(Self { client: Box::new(client), tls })
     }
 
     /// Database name.

@@ -329,7 +329,7 @@ pub(super) fn graves(plan: &Plan, of: &str, table: &Description, key: &[&Column]
     let names: Vec<String> = key.iter().map(|column| column.name.clone()).collect();
     let same = |column: &&Column| table.column(&column.name).is_some_and(|own| own.wire == column.wire);
     let counted = |name: &str| table.column(name).is_some_and(|own| own.wire == Ok(Wire::Int8));
-    let complete = key.iter().all(|column| same(column)) && counted(&plan.version_hi()) && counted(&plan.version_lo());
+    let complete = key.iter().all(same) && counted(&plan.version_hi()) && counted(&plan.version_lo());
     let shown = format!("table \"{}\"", table.name);
     let mut findings = Vec::new();
     if !complete || !is_table(table) || !identity(&shown, table, &names, Unique::Refuse).is_empty() {
