@@ -3,10 +3,12 @@
 
 mod database;
 mod failures;
+mod instances;
 #[allow(dead_code, reason = "another engine's tests use the rest")]
 #[path = "../sqlite/log.rs"]
 mod log;
 mod recorded;
 mod replays;
 mod tables;
+mod tls;
 mod values;

@@ -188,11 +188,11 @@ impl Versioned {
         self.is_deleted.as_deref().map_or("false".to_owned(), |flag| SQL.quoted(flag))
     }
 
-    fn from(&self) -> String {
+    fn name(&self) -> String {
         within(&self.schema, &self.table.name)
     }
 
-    fn graves_clause(&self) -> Option<String> {
+    fn graves(&self) -> Option<String> {
         self.graves.as_ref().map(|graves| within(&self.schema, &graves.name))
     }
 
@@ -210,7 +210,7 @@ impl Versioned {
             None => "NULL::text".to_owned(),
         });
         let read: Vec<String> = key.iter().map(|name| as_text(name)).chain(read).collect();
-        let sql = format!("SELECT {}, {}, {} FROM {}", self.halves(), self.flag(), read.join(", "), self.from());
+        let sql = format!("SELECT {}, {}, {} FROM {}", self.halves(), self.flag(), read.join(", "), self.name());
         let numbers = self.numbers(key);
         self.select(connection, &sql, each, |row| {
             let is_deleted: bool = row.get(2);
@@ -222,7 +222,7 @@ impl Versioned {
 
     /// The versions that hard deletes left.
     async fn each_tombstone(&self, connection: &Connection, key: &[String], each: &mut EachRow<'_>) -> Outcome<()> {
-        let Some(graves) = self.graves_clause() else { return Ok(()) };
+        let Some(graves) = self.graves() else { return Ok(()) };
         let read: Vec<String> = key.iter().map(|name| as_text(name)).collect();
         let sql = format!("SELECT {}, {} FROM {graves}", self.halves(), read.join(", "));
         let numbers = self.numbers(key);
@@ -265,14 +265,14 @@ impl Versioned {
     async fn summary(&self, connection: &Connection) -> Outcome<Summary> {
         let (operation, halves) = (self.operation(), self.halves());
         let (hi, lo) = (SQL.quoted(&self.hi), SQL.quoted(&self.lo));
-        let counts = format!("SELECT count(*), count(*) FILTER (WHERE {}) FROM {}", self.flag(), self.from());
+        let counts = format!("SELECT count(*), count(*) FILTER (WHERE {}) FROM {}", self.flag(), self.name());
         let counts = connection.rows(&operation, &counts, &[]).await?;
         let (physical, deleted) = counts.first().map_or((0, 0), |row| (row.get::<_, i64>(0), row.get::<_, i64>(1)));
         let time = SQL.quoted(&self.source_ts_ms);
-        let top = format!("SELECT {halves}, {time} FROM {} ORDER BY {hi} DESC, {lo} DESC LIMIT 1", self.from());
+        let top = format!("SELECT {halves}, {time} FROM {} ORDER BY {hi} DESC, {lo} DESC LIMIT 1", self.name());
         let rows = connection.rows(&operation, &top, &[]).await?;
         let mut greatest: Option<(Version, Option<i64>)> = rows.first().map(|row| (version(row), row.get(2)));
-        if let Some(graves) = self.graves_clause() {
+        if let Some(graves) = self.graves() {
             let top = format!("SELECT {halves} FROM {graves} ORDER BY {hi} DESC, {lo} DESC LIMIT 1");
             let rows = connection.rows(&operation, &top, &[]).await?;
             greatest = greatest.max(rows.first().map(|row| (version(row), None)));
@@ -308,14 +308,14 @@ impl Versioned {
         let columns = if with_values { self.own_columns(&names) } else { Vec::new() };
         let read: Vec<String> = columns.iter().map(|name| format!(", {}", as_text(name))).collect();
         let sql =
-            format!("SELECT {}, {}{} FROM {} WHERE {is_key}", self.halves(), self.flag(), read.concat(), self.from());
+            format!("SELECT {}, {}{} FROM {} WHERE {is_key}", self.halves(), self.flag(), read.concat(), self.name());
         if let Some(row) = connection.rows(&operation, &sql, &values).await?.first() {
             let is_deleted: bool = row.get(2);
             let columns = columns.into_iter().enumerate().filter(|_| !is_deleted);
             let columns = columns.map(|(at, name)| (name, row.get(3 + at))).collect();
             return Ok(Some(Found { version: version(row), is_deleted, columns }));
         }
-        let Some(graves) = self.graves_clause() else { return Ok(None) };
+        let Some(graves) = self.graves() else { return Ok(None) };
         let sql = format!("SELECT {} FROM {graves} WHERE {is_key}", self.halves());
         let deleted = connection.rows(&operation, &sql, &values).await?;
         Ok(deleted.first().map(|row| Found { version: version(row), is_deleted: true, columns: Vec::new() }))

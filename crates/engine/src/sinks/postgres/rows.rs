@@ -199,8 +199,9 @@ impl Writer<'_> {
                 marked
             }
             (_, _, Some(graves)) => {
-                run.run(&operation, &statements.delete(DELETES)).await?;
-                run.count(&operation, &statements.bury(DELETES, graves)).await?
+                // Sent one behind the other: the second does not wait for the answer to the first.
+                let (delete, bury) = (statements.delete(DELETES), statements.bury(DELETES, graves));
+                tokio::try_join!(run.run(&operation, &delete), run.count(&operation, &bury))?.1
             }
             (_, _, None) => {
                 return Err(SinkError::new(
@@ -228,20 +229,28 @@ impl Writer<'_> {
         whole.sort();
         masked.sort();
         lost.sort();
-        let targets: Vec<&Column> = layout.bound.iter().map(|&(_, at)| &self.prepared.table.columns[at]).collect();
         let columns: Vec<String> = std::iter::once("mask".to_owned())
             .chain(self.key_names())
-            .chain(targets.iter().map(|column| column_name(column)))
+            .chain(layout.bound.iter().map(|&(_, at)| column_name(&self.prepared.table.columns[at])))
             .chain(META.map(str::to_owned))
             .collect();
         let [of_whole, of_masked, of_lost] = [before + 1, before + 2, before + 3];
         let groups = [(of_whole, &whole), (of_masked, &masked), (of_lost, &lost)];
         self.copy(stage, &columns, &groups, rows).await?;
+        let targets: Vec<&Column> = layout.bound.iter().map(|&(_, at)| &self.prepared.table.columns[at]).collect();
         let statements = Statements::new(self.prepared, stage);
         let (run, operation) = (self.session.connection(), self.prepared.operation());
+        let unbury = self.prepared.graves.as_ref().map(|(graves, _)| statements.unbury(&[of_whole, of_masked], graves));
         let mut written = 0;
         if !whole.is_empty() {
-            written += run.count(&operation, &statements.upsert(of_whole, &targets)).await?;
+            let upsert = statements.upsert(of_whole, &targets);
+            written += match &unbury {
+                // Sent one behind the other, where nothing stands between them.
+                Some(unbury) if masked.is_empty() && lost.is_empty() => {
+                    tokio::try_join!(run.count(&operation, &upsert), run.run(&operation, unbury))?.0
+                }
+                _ => run.count(&operation, &upsert).await?,
+            };
         }
         if !masked.is_empty() || !lost.is_empty() {
             let updated = match masked.is_empty() {
@@ -261,8 +270,8 @@ impl Writer<'_> {
                 }
             }
         }
-        if let Some((graves, _)) = &self.prepared.graves {
-            run.run(&operation, &statements.unbury(&[of_whole, of_masked], graves)).await?;
+        if let (Some(unbury), false) = (unbury, masked.is_empty() && lost.is_empty()) {
+            run.run(&operation, &unbury).await?;
         }
         outcome.applied += written;
         outcome.stale += (whole.len() + masked.len() + lost.len()).saturating_sub(written);
@@ -271,7 +280,7 @@ impl Writer<'_> {
 
     /// Copies groups into the stage; an error of a row names its record and column.
     pub(super) async fn copy(
-        &self,
+        &mut self,
         stage: &str,
         columns: &[String],
         groups: &[(i32, &Group)],

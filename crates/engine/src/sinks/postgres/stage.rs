@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::SinkExt;
 use settle_core::sink::SinkError;
-use tokio_postgres::CopyInSink;
+use tokio_postgres::{CopyInSink, Statement};
 
 use super::failure::{self, Outcome};
 use super::prepared::Prepared;
@@ -20,7 +20,12 @@ use super::transaction::Transaction;
 pub(super) struct Stages {
     made: u64,
     of: HashMap<String, Stage>,
+    /// The COPYs into them, each known to the server by its text.
+    copies: HashMap<String, Statement>,
 }
+
+/// Column sets are few in practice; bounded whatever a topic brings.
+const MAX_COPIES: usize = 256;
 
 #[derive(Debug)]
 struct Stage {
@@ -155,17 +160,30 @@ const CHUNK: usize = 256 << 10;
 /// Copies groups, each with its number, that carry the same `columns` behind `n` and `g`. An error of a row is
 /// told with the group and the row's place in it, and the column's name in the stage.
 pub(super) async fn copy(
-    session: &Transaction,
+    session: &mut Transaction,
     operation: &str,
     stage: &str,
     columns: &[String],
     groups: &[(i32, &Group)],
 ) -> Result<(), CopyError> {
-    let connection = session.connection();
     let sql = format!("COPY {stage} (n, g, {}) FROM STDIN (FORMAT binary)", columns.join(", "));
+    let known = session.stages.copies.get(&sql).cloned();
+    let connection = session.connection();
+    let copy = match known {
+        Some(copy) => copy,
+        None => {
+            let made = connection.within(operation, connection.client.prepare(&sql)).await;
+            made.map_err(|error| CopyError { error, row: None, column: None })?
+        }
+    };
+    if session.stages.copies.len() >= MAX_COPIES {
+        session.stages.copies.clear();
+    }
+    session.stages.copies.insert(sql, copy.clone());
+    let connection = session.connection();
     let fields = i16::try_from(columns.len() + 2).unwrap_or(i16::MAX);
     let sending = async {
-        let sink: CopyInSink<Bytes> = connection.client.copy_in(&sql).await?;
+        let sink: CopyInSink<Bytes> = connection.client.copy_in(&copy).await?;
         tokio::pin!(sink);
         let mut out = BytesMut::with_capacity(CHUNK + (16 << 10));
         out.put_slice(b"PGCOPY\n\xff\r\n\0");

@@ -56,6 +56,8 @@ pub(super) struct Description {
     pub(super) has_rules: bool,
     pub(super) has_children: bool,
     pub(super) hides_rows: bool,
+    /// Bytes of its rows, its partitions' too.
+    pub(super) size: i64,
     pub(super) columns: Vec<Column>,
     pub(super) uniques: Vec<Unique>,
     /// Foreign keys that are enforced, of it and to it: name, table that has it.
@@ -91,7 +93,8 @@ const FINGERPRINT: &str =
 
 const TABLE: &str = "SELECT c.oid, c.relname::text, c.relkind::text, c.relpersistence::text, c.relhasrules,
   EXISTS (SELECT FROM pg_catalog.pg_inherits h WHERE h.inhparent = c.oid),
-  pg_catalog.row_security_active(c.oid), FINGERPRINT
+  pg_catalog.row_security_active(c.oid), FINGERPRINT, (SELECT pg_catalog.sum(pg_catalog.pg_relation_size(p.relid))::int8
+    FROM (SELECT c.oid UNION SELECT p.relid FROM pg_catalog.pg_partition_tree(c.oid) p) p (relid))
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = $1 AND c.relname = $2";
 
@@ -164,6 +167,7 @@ pub(super) async fn describe(connection: &Connection, schema: &str, name: &str) 
         has_rules: found.get(4),
         has_children: found.get(5),
         hides_rows: found.get(6),
+        size: found.get::<_, Option<i64>>(8).unwrap_or(0),
         columns: columns.iter().map(column).collect(),
         uniques: uniques.iter().map(unique).collect(),
         foreign_keys: foreign_keys.iter().map(|row| (row.get(0), row.get(1))).collect(),
