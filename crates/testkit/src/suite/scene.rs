@@ -128,6 +128,14 @@ impl Scene {
         }
     }
 
+    /// Delivers several stories at once, each in its own batches: their first batches as one, then their second.
+    pub(super) async fn deliver_each(&mut self, run: &mut Run, stories: &[Story]) {
+        for round in 0..stories.iter().map(Vec::len).max().unwrap_or(0) {
+            let batch: Vec<usize> = stories.iter().filter_map(|story| story.get(round)).flatten().copied().collect();
+            self.deliver(run, batch).await;
+        }
+    }
+
     /// Delivers these records once more, as a new run in batches of this size.
     pub(super) async fn replay(&mut self, size: usize, which: impl IntoIterator<Item = usize>) {
         let mut run = self.run().await;
@@ -142,21 +150,25 @@ impl Scene {
     /// Checks that the destination holds what was delivered, no more and no less.
     pub(super) async fn check(&self, when: &str) {
         for table in 0..self.source.tables().len() {
-            let should = self.model.contents(&self.source, table);
-            let seen = self.model.without_emptied(table, self.contents(table).await);
-            let differs = difference(&seen, &should);
-            assert!(differs.is_empty(), "{when}: table {:?}: {}", self.source.table(table).name, differs.join("; "));
+            self.check_table(table, when).await;
         }
+    }
+
+    async fn check_table(&self, table: usize, when: &str) -> Contents {
+        let should = self.model.contents(&self.source, table);
+        let seen = self.model.without_emptied(table, self.contents(table).await);
+        let differs = difference(&seen, &should);
+        assert!(differs.is_empty(), "{when}: table {:?}: {}", self.source.table(table).name, differs.join("; "));
+        seen
     }
 
     /// Checks that the destination is the source itself: everything was delivered.
     pub(super) async fn check_end(&self, when: &str) {
-        self.check(when).await;
         for table in 0..self.source.tables().len() {
+            let live = self.check_table(table, when).await.live;
             let rows = self.source.rows(table).iter();
             let should: BTreeMap<_, _> =
                 rows.map(|(key, row)| (key.clone(), self.source.table(table).shown(row))).collect();
-            let live = self.contents(table).await.live;
             let seen: BTreeMap<_, _> = live.into_iter().map(|(key, live)| (key, live.columns)).collect();
             assert!(seen == should, "{when}: {should:?} is at the source, and {seen:?} in the destination");
         }
@@ -173,6 +185,14 @@ impl Scene {
             assert_eq!(run.places.applied_of(part.topic_id, &part.partition).unwrap_or(0), end, "{}", part.partition);
         }
     }
+}
+
+/// Records of the log in the batches in which they come.
+pub(super) type Story = Vec<Vec<usize>>;
+
+/// A story of these records, which begin at `start`, in batches of this size.
+pub(super) fn story(start: usize, order: &[usize], size: usize) -> Story {
+    order.chunks(size).map(|batch| batch.iter().map(|at| start + at).collect()).collect()
 }
 
 /// Where two tables differ, the first few keys.

@@ -23,15 +23,15 @@ pub(in crate::suite) async fn a_row_that_comes_and_goes_ends_alike_in_every_cut(
     for deletes in Scene::ways_to_delete(stand) {
         let mut scene = Scene::of(stand, Source::new(Engine::Postgres, [])).await;
         scene.rules.deletes = Some(deletes);
+        let mut stories = Vec::new();
         for (n, cut) in every_cut(5).into_iter().enumerate() {
             let table = scene.add_table(Table::of(format!("cut{n}")));
-            let life = life(&mut scene.source, table);
-            let mut run = scene.run_on(table).await;
-            for batch in &cut {
-                scene.deliver(&mut run, batch.iter().map(|at| life.start + at)).await;
-            }
+            let start = life(&mut scene.source, table).start;
+            stories.push(cut.into_iter().map(|batch| batch.into_iter().map(|at| start + at).collect()).collect());
         }
-        scene.check(&format!("{deletes:?} deletes, every cut")).await;
+        let mut run = scene.run().await;
+        scene.deliver_each(&mut run, &stories).await;
+        scene.check_end(&format!("{deletes:?} deletes, every cut")).await;
     }
 }
 

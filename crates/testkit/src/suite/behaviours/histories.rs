@@ -18,7 +18,7 @@ use crate::suite::stand::Stand;
 use crate::suite::table::{Column, Kind, Table};
 
 /// Seeds that are played by default, and with `SETTLE_TEST_FULL=1`.
-const SEEDS: (u64, u64) = (5, 150);
+const SEEDS: (u64, u64) = (4, 150);
 /// Rounds of one history, of some records and most often a batch each.
 const ROUNDS: usize = 40;
 /// Rows of a table; few, so that histories meet.

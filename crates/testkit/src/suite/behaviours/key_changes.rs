@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::suite::scene::Scene;
+use crate::suite::scene::{Scene, story};
 use crate::suite::source::{Engine, Sent, Source};
 use crate::suite::stand::Stand;
 use crate::suite::table::Table;
@@ -11,20 +11,19 @@ pub(in crate::suite) async fn the_halves_of_a_key_change_come_in_either_order(st
     let orders = [[0, 1, 2, 3], [0, 2, 3, 1], [2, 0, 1, 3], [0, 2, 1, 3]];
     for engine in [Engine::Postgres, Engine::MariaDb] {
         let mut scene = Scene::of(stand, Source::new(engine, [])).await;
+        let mut stories = Vec::new();
         for (n, (order, size)) in orders.into_iter().flat_map(|order| [1, 4].map(|size| (order, size))).enumerate() {
             let table = scene.add_table(Table::of(format!("order{n}")));
             let start = scene.all().end;
             scene.source.insert(table, json!({"id": 1, "n": 1, "body": "a"}));
             scene.source.rename(table, json!({"id": 1}), json!({"id": 2}), Sent::Whole);
             scene.source.update(table, json!({"id": 2, "n": 2}), Sent::Whole);
-            let mut run = scene.run_on(table).await;
-            scene.deliver_by(size, &mut run, order.map(|at| start + at)).await;
+            stories.push(story(start, &order, size));
         }
+        let mut run = scene.run().await;
+        scene.deliver_each(&mut run, &stories).await;
         scene.check("in every order").await;
-        for table in 0..scene.source.tables().len() {
-            let mut run = scene.run_on(table).await;
-            scene.deliver_by(3, &mut run, 4 * table..4 * table + 4).await;
-        }
+        scene.replay(15, scene.all()).await;
         scene.check_end("and again").await;
     }
 }
@@ -35,7 +34,8 @@ pub(in crate::suite) async fn keys_can_be_swapped(stand: &dyn Stand) {
     // Partition 1 has key 1, partition 2 keys 2 and 5.
     let orders: [&[usize]; 4] =
         [&[0, 1, 2, 3, 4, 5, 6, 7], &[0, 2, 5, 1, 3, 4, 6, 7], &[1, 3, 4, 6, 7, 0, 2, 5], &[0, 1, 3, 2, 4, 6, 5, 7]];
-    for (n, (order, size)) in orders.into_iter().flat_map(|order| [1, 8].map(|size| (order, size))).enumerate() {
+    let mut stories = Vec::new();
+    for (n, (order, size)) in orders.into_iter().flat_map(|order| [1, 3, 8].map(|size| (order, size))).enumerate() {
         let table = scene.add_table(Table::of(format!("swap{n}")));
         let start = scene.all().end;
         scene.source.insert(table, json!({"id": 1, "n": 1, "body": "one"}));
@@ -45,9 +45,10 @@ pub(in crate::suite) async fn keys_can_be_swapped(stand: &dyn Stand) {
                 source.rename(table, json!({"id": from}), json!({"id": to}), Sent::Whole);
             }
         });
-        let mut run = scene.run_on(table).await;
-        scene.deliver_by(size, &mut run, order.iter().map(|at| start + at)).await;
+        stories.push(story(start, order, size));
     }
+    let mut run = scene.run().await;
+    scene.deliver_each(&mut run, &stories).await;
     scene.check_end("swapped").await;
 }
 

@@ -16,7 +16,7 @@ use crate::suite::stand::Stand;
 
 /// Rounds of a race, each with a destination of its own.
 fn rounds() -> usize {
-    if is_full() { 20 } else { 3 }
+    if is_full() { 20 } else { 2 }
 }
 
 /// A run that waits where others are in its way, also to open.

@@ -3,7 +3,7 @@
 use serde_json::json;
 use settle_core::sink::{Passed, Pending};
 
-use crate::suite::scene::Scene;
+use crate::suite::scene::{Scene, story};
 use crate::suite::source::{Engine, Sent, Source};
 use crate::suite::stand::Stand;
 use crate::suite::table::Table;
@@ -21,18 +21,17 @@ pub(in crate::suite) async fn a_truncate_removes_what_stood_before_it_in_any_ord
     let orders = [[0, 1, 2, 3, 4], [3, 0, 1, 2, 4], [0, 3, 1, 4, 2], [0, 4, 3, 1, 2], [3, 0, 4, 1, 2]];
     for engine in [Engine::Postgres, Engine::MariaDb] {
         let mut scene = Scene::of(stand, Source::new(engine, [])).await;
-        for (n, (order, size)) in orders.into_iter().flat_map(|order| [1, 5].map(|size| (order, size))).enumerate() {
+        let mut stories = Vec::new();
+        for (n, (order, size)) in orders.into_iter().flat_map(|order| [1, 2, 5].map(|size| (order, size))).enumerate() {
             let table = scene.add_table(Table::of(format!("order{n}")));
             let start = scene.all().end;
             emptied(&mut scene.source, table);
-            let mut run = scene.run_on(table).await;
-            scene.deliver_by(size, &mut run, order.map(|at| start + at)).await;
+            stories.push(story(start, &order, size));
         }
+        let mut run = scene.run().await;
+        scene.deliver_each(&mut run, &stories).await;
         scene.check(&format!("{engine:?}, every order")).await;
-        for table in 0..scene.source.tables().len() {
-            let mut run = scene.run_on(table).await;
-            scene.deliver_by(2, &mut run, 5 * table..5 * table + 5).await;
-        }
+        scene.replay(40, scene.all()).await;
         scene.check_end(&format!("{engine:?}, and again")).await;
     }
 }
@@ -41,6 +40,7 @@ pub(in crate::suite) async fn a_truncate_removes_what_stood_before_it_in_any_ord
 pub(in crate::suite) async fn rows_that_a_snapshot_lifted_do_not_survive_a_truncate(stand: &dyn Stand) {
     let mut scene = Scene::of(stand, Source::new(Engine::Postgres, [])).await;
     let orders = [[0, 1, 2, 3, 4], [3, 0, 1, 2, 4], [0, 1, 3, 2, 4], [0, 1, 2, 4, 3]];
+    let mut stories = Vec::new();
     for (n, (order, size)) in orders.into_iter().flat_map(|order| [1, 5].map(|size| (order, size))).enumerate() {
         let table = scene.add_table(Table::of(format!("lifted{n}")));
         let start = scene.all().end;
@@ -49,9 +49,10 @@ pub(in crate::suite) async fn rows_that_a_snapshot_lifted_do_not_survive_a_trunc
         scene.source.update(table, json!({"id": 1, "n": 2}), Sent::Whole);
         scene.source.truncate_behind_a_snapshot(table, 0);
         scene.source.insert(table, json!({"id": 4, "n": 3, "body": "behind"}));
-        let mut run = scene.run_on(table).await;
-        scene.deliver_by(size, &mut run, order.map(|at| start + at)).await;
+        stories.push(story(start, &order, size));
     }
+    let mut run = scene.run().await;
+    scene.deliver_each(&mut run, &stories).await;
     scene.check_end("in every order").await;
 }
 
@@ -60,6 +61,7 @@ pub(in crate::suite) async fn rows_that_a_snapshot_lifted_do_not_survive_a_trunc
 pub(in crate::suite) async fn a_truncate_that_a_snapshot_lifted_wipes_nothing_behind_it(stand: &dyn Stand) {
     let mut scene = Scene::of(stand, Source::new(Engine::Postgres, [])).await;
     let orders = [[0, 1, 2, 3, 4], [0, 3, 4, 1, 2], [1, 0, 3, 4, 2], [1, 2, 0, 3, 4]];
+    let mut stories = Vec::new();
     for (n, (order, size)) in orders.into_iter().flat_map(|order| [1, 5].map(|size| (order, size))).enumerate() {
         let table = scene.add_table(Table::of(format!("lifted{n}")));
         let start = scene.all().end;
@@ -69,9 +71,10 @@ pub(in crate::suite) async fn a_truncate_that_a_snapshot_lifted_wipes_nothing_be
         // A row of the truncate's own partition.
         scene.source.snapshot_of(table, json!({"id": 1, "n": 3, "body": "read"}));
         scene.source.send_again(start..start + 1);
-        let mut run = scene.run_on(table).await;
-        scene.deliver_by(size, &mut run, order.map(|at| start + at)).await;
+        stories.push(story(start, &order, size));
     }
+    let mut run = scene.run().await;
+    scene.deliver_each(&mut run, &stories).await;
     scene.check_end("in every order").await;
 }
 

@@ -43,19 +43,16 @@ pub(in crate::suite) async fn a_value_that_was_not_sent_is_kept_in_every_cut(sta
     for deletes in Scene::ways_to_delete(stand) {
         let mut scene = Scene::of(stand, Source::new(Engine::Postgres, [])).await;
         scene.rules.deletes = Some(deletes);
+        let mut stories = Vec::new();
         for (n, cut) in every_cut(5).into_iter().enumerate() {
             let table = scene.add_table(Table::of(format!("cut{n}")));
             let start = two_lives(&mut scene.source, table);
-            let mut run = scene.run_on(table).await;
-            for batch in &cut {
-                scene.deliver(&mut run, batch.iter().map(|at| start + at)).await;
-            }
+            stories.push(cut.into_iter().map(|batch| batch.into_iter().map(|at| start + at).collect()).collect());
         }
+        let mut run = scene.run().await;
+        scene.deliver_each(&mut run, &stories).await;
         scene.check(&format!("{deletes:?} deletes, every cut")).await;
-        for table in 0..scene.source.tables().len() {
-            let mut run = scene.run_on(table).await;
-            scene.deliver_by(2, &mut run, 5 * table..5 * table + 5).await;
-        }
+        scene.replay(32, scene.all()).await;
         scene.check_end(&format!("{deletes:?} deletes, again")).await;
     }
 }
@@ -138,19 +135,17 @@ pub(in crate::suite) async fn a_key_change_keeps_what_was_not_sent(stand: &dyn S
             &[&[0, 1, 2, 3, 4]],
             &[&[3, 0, 1, 2, 4]],
         ];
+        let mut stories = Vec::new();
         for (n, batches) in batches.into_iter().enumerate() {
             let table = scene.add_table(Table::of(format!("order{n}")));
             let start = moving(&mut scene.source, table);
-            let mut run = scene.run_on(table).await;
-            for batch in batches {
-                scene.deliver(&mut run, batch.iter().map(|at| start + at)).await;
-            }
+            stories.push(batches.iter().map(|batch| batch.iter().map(|at| start + at).collect()).collect());
         }
+        let mut run = scene.run().await;
+        scene.deliver_each(&mut run, &stories).await;
         scene.check(&format!("{deletes:?} deletes, every order")).await;
-        for table in 0..scene.source.tables().len() {
-            let mut run = scene.run_on(table).await;
-            scene.deliver(&mut run, 5 * table + 2..5 * table + 5).await;
-        }
+        let from_the_change = scene.all().filter(|at| at % 5 >= 2).collect::<Vec<_>>();
+        scene.replay(100, from_the_change).await;
         scene.check_end(&format!("{deletes:?} deletes, the key change again")).await;
     }
 }
@@ -193,19 +188,20 @@ pub(in crate::suite) async fn records_that_come_again_with_newer_ones_stand_on_w
         // What was applied, in batches, and where the log begins again.
         let cases: [(&[usize], usize); 7] =
             [(&[2, 4], 1), (&[2, 4], 2), (&[2, 4], 3), (&[4], 0), (&[4], 2), (&[2, 4, 5], 3), (&[2, 5], 1)];
+        let (mut stories, mut rest) = (Vec::new(), Vec::new());
         for (n, (applied, again)) in cases.into_iter().enumerate() {
             let table = scene.add_table(Table::of(format!("again{n}")));
             let start = moving(&mut scene.source, table);
             scene.source.update(table, json!({"id": 2, "n": 3}), Sent::Masked);
-            let (mut run, mut from) = (scene.run_on(table).await, 0);
-            for &to in applied {
-                scene.deliver(&mut run, start + from..start + to).await;
-                from = to;
-            }
-            let mut run = scene.run_on(table).await;
-            scene.deliver(&mut run, start + again..start + 6).await;
+            let starts = std::iter::once(0).chain(applied.iter().copied());
+            stories.push(starts.zip(applied).map(|(from, to)| (start + from..start + to).collect()).collect());
+            rest.extend(start + again..start + 6);
         }
-        scene.check(&format!("{deletes:?} deletes")).await;
+        let mut run = scene.run().await;
+        scene.deliver_each(&mut run, &stories).await;
+        let mut run = scene.run().await;
+        scene.deliver(&mut run, rest).await;
+        scene.check_end(&format!("{deletes:?} deletes")).await;
     }
 }
 

@@ -21,18 +21,16 @@ fn lives(source: &mut Source) {
 }
 
 pub(in crate::suite) async fn a_replay_changes_nothing(stand: &dyn Stand) {
-    for engine in [Engine::Postgres, Engine::MariaDb] {
-        for size in [1, 3, 8] {
-            let mut scene = Scene::of(stand, Source::new(engine, [Table::of("items")])).await;
-            lives(&mut scene.source);
-            let mut run = scene.run().await;
-            scene.deliver_by(size, &mut run, scene.all()).await;
-            scene.check_end("after one pass").await;
-            assert_eq!(run.tally.read, 8);
-            for (from, size) in [(0, 8), (0, 2), (3, 1), (5, 3)] {
-                scene.replay(size, from..8).await;
-                scene.check(&format!("{engine:?}, records from {from} again in batches of {size}")).await;
-            }
+    for (engine, size) in [(Engine::Postgres, 1), (Engine::Postgres, 8), (Engine::MariaDb, 3)] {
+        let mut scene = Scene::of(stand, Source::new(engine, [Table::of("items")])).await;
+        lives(&mut scene.source);
+        let mut run = scene.run().await;
+        scene.deliver_by(size, &mut run, scene.all()).await;
+        scene.check_end("after one pass").await;
+        assert_eq!(run.tally.read, 8);
+        for (from, size) in [(0, 8), (0, 2), (3, 1), (5, 3)] {
+            scene.replay(size, from..8).await;
+            scene.check(&format!("{engine:?}, records from {from} again in batches of {size}")).await;
         }
     }
 }
@@ -112,20 +110,18 @@ pub(in crate::suite) async fn versions_are_compared_in_all_their_bits(stand: &dy
 
 /// Rows that are read again while changes stream on: each says what was so at its place.
 pub(in crate::suite) async fn rows_that_are_read_again_stand_at_their_place(stand: &dyn Stand) {
-    for engine in [Engine::Postgres, Engine::MariaDb] {
-        for size in [1, 4, 100] {
-            let mut scene = Scene::of(stand, Source::new(engine, [Table::of("items")])).await;
-            lives(&mut scene.source);
-            scene.source.read_again(0);
-            scene.source.update(0, json!({"id": 1, "n": 7}), Sent::Whole);
-            scene.source.snapshot(0);
-            scene.source.delete(0, json!({"id": 3}));
-            scene.source.read_again(0);
-            let mut run = scene.run().await;
-            scene.deliver_by(size, &mut run, scene.all()).await;
-            scene.check(&format!("{engine:?} in batches of {size}")).await;
-            scene.replay(size, 6..scene.all().end).await;
-            scene.check_end(&format!("{engine:?}, the end again in batches of {size}")).await;
-        }
+    for (engine, size) in [(Engine::Postgres, 1), (Engine::Postgres, 100), (Engine::MariaDb, 4)] {
+        let mut scene = Scene::of(stand, Source::new(engine, [Table::of("items")])).await;
+        lives(&mut scene.source);
+        scene.source.read_again(0);
+        scene.source.update(0, json!({"id": 1, "n": 7}), Sent::Whole);
+        scene.source.snapshot(0);
+        scene.source.delete(0, json!({"id": 3}));
+        scene.source.read_again(0);
+        let mut run = scene.run().await;
+        scene.deliver_by(size, &mut run, scene.all()).await;
+        scene.check(&format!("{engine:?} in batches of {size}")).await;
+        scene.replay(size, 6..scene.all().end).await;
+        scene.check_end(&format!("{engine:?}, the end again in batches of {size}")).await;
     }
 }
