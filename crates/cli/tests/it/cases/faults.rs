@@ -321,7 +321,7 @@ pub fn kinds_of_errors(case: &Case, sink: Sink) -> Outcome {
             let proxy = stand.runtime.block_on(stand.server().proxy());
             stand.reach_through(Some(&proxy.address().to_string()));
             stand.runtime.block_on(proxy.refuse());
-            let run = Running::start(&stand.stage, &["--max-messages", "1"]);
+            let run = Running::start(&stand.stage, &["--max-messages", "2"]);
             stand.runtime.block_on(run.until_said("paused"));
             if stand.committed("srv.public.t", 0).is_some() {
                 return Err("an offset moved while the destination was away".to_owned());
@@ -366,7 +366,7 @@ pub fn kinds_of_errors(case: &Case, sink: Sink) -> Outcome {
     numbered_rows(&stand, case, 3)?;
     let rest: Vec<Entry> = case.entries().into_iter().skip(3).collect();
     let found = past_poison(&mut stand, rest)?;
-    stops(&found, &[(3, &sink.quoted("id"))])?;
+    stops(&found, &[(3, &sink.shown("id"))])?;
     let rows: Vec<_> = [0, 1, 2, 4].iter().map(|id| json!({"id": id, "v": format!("r{id}")})).collect();
     same_rows(&rows.into(), &stand.table("t"), &case.table.key, true)?;
     Ok(Verdict::SetAside("dead letters at offset 3".into()))

@@ -121,7 +121,7 @@ fn dead_letters(wanted: &[(i64, &str)]) -> Verdict {
 pub fn not_finite(case: &Case, sink: Sink) -> Outcome {
     let mut stand = Stand::of(case, sink);
     stand.declare(case);
-    let n = sink.quoted("n");
+    let n = sink.shown("n");
     if sink == Sink::Postgres {
         // A column with a precision has NaN, and no infinities.
         set_aside(stand, case, &json!([{"id": 1, "n": "NaN", "f": "NaN"}]), &[(1, &n), (2, &n), (3, "not JSON")])?;
@@ -141,7 +141,7 @@ pub fn infinite(case: &Case, sink: Sink) -> Outcome {
         same_rows(&case.expect["postgres_rows"], &stand.table("inf"), &case.table.key, true)?;
         return Ok(Verdict::Pass(if sink == Sink::Sqlite { "stored as text" } else { "" }));
     }
-    let tz = sink.quoted("tz");
+    let tz = sink.shown("tz");
     set_aside(stand, case, &json!([]), &[(0, &tz), (1, &tz), (2, &tz)])
 }
 
@@ -181,7 +181,9 @@ pub fn unknown_label(case: &Case, sink: Sink) -> Outcome {
         Sink::ClickHouse => {
             "column `e` (Enum8('public' = 1, 'restricted' = 2)): a label that the enum does not have".to_owned()
         }
-        _ => sink.quoted("e"),
+        // The server's own words.
+        Sink::MySql => "does not fit 'e'".to_owned(),
+        _ => sink.shown("e"),
     };
     let words = words.as_str();
     set_aside(stand, case, &case.expect["default"]["rows"], &[(1, words), (2, words)])

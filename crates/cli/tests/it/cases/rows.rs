@@ -126,6 +126,11 @@ pub fn delete_markers(case: &Case, sink: Sink) -> Outcome {
 /// B58: hostile names.
 pub fn hostile_names(case: &Case, sink: Sink) -> Outcome {
     let mut stand = Stand::of(case, sink);
+    if matches!(sink, Sink::Postgres | Sink::MySql) {
+        for name in ["Quoted_\" . Text_Column", "select", "a`b", "x'y", "semi;--"] {
+            stand.retype(&case.table.name, name, &sink.column_type("text", false));
+        }
+    }
     stand.configure();
     stand.feed(case.entries());
     stand.run_to_end()?;

@@ -1,6 +1,6 @@
 //! Where a case is run: a folder with a pipeline in it, a log that grows, a destination that is read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -45,6 +45,11 @@ impl Sink {
             Self::MySql => format!("`{}`", name.replace('`', "``")),
             Self::ClickHouse => format!("`{}`", name.replace('\\', "\\\\").replace('`', "\\`")),
         }
+    }
+
+    /// A name as messages show it.
+    pub fn shown(self, name: &str) -> String {
+        if self.is_atomic() { format!("\"{name}\"") } else { format!("`{name}`") }
     }
 
     /// The column type that holds a type of the source.
@@ -119,8 +124,10 @@ pub struct Stand {
     server: Option<Server>,
     log: Vec<Entry>,
     /// True where each topic begins with a record of nothing, so that the log stays the same log
-    /// when its first record is taken out.
+    /// when records are taken out, the first and the last included.
     anchored: bool,
+    /// Every topic that ever had a record.
+    topics: BTreeSet<String>,
     /// The destination behind something else than its own address.
     through: Option<String>,
 }
@@ -135,7 +142,18 @@ impl Stand {
             Sink::Sqlite | Sink::ClickHouse => None,
         };
         let (settings, log) = (Settings::default(), Vec::new());
-        Self { sink, stage: Stage::new(), settings, runtime, database, server, log, anchored: false, through: None }
+        Self {
+            sink,
+            stage: Stage::new(),
+            settings,
+            runtime,
+            database,
+            server,
+            log,
+            anchored: false,
+            topics: BTreeSet::new(),
+            through: None,
+        }
     }
 
     /// A stand for this case: all but SQLite get its columns declared where the records have no schema.
@@ -218,6 +236,8 @@ impl Stand {
 
     /// Puts the records at the end of the capture.
     pub fn feed(&mut self, entries: impl IntoIterator<Item = Entry>) {
+        let entries: Vec<Entry> = entries.into_iter().collect();
+        self.topics.extend(entries.iter().map(|entry| entry.topic.clone()));
         self.log.extend(entries);
         self.write_log();
     }
@@ -232,12 +252,8 @@ impl Stand {
     }
 
     fn write_log(&self) {
-        let mut topics: Vec<&str> =
-            self.log.iter().map(|entry| entry.topic.as_str()).filter(|_| self.anchored).collect();
-        topics.sort_unstable();
-        topics.dedup();
         let anchor = |topic: &str| json!({"topic": topic, "partition": 99, "offset": 0, "key": null, "payload": null});
-        let anchors = topics.into_iter().map(|topic| anchor(topic).to_string());
+        let anchors = self.topics.iter().filter(|_| self.anchored).map(|topic| anchor(topic).to_string());
         let lines: Vec<String> = anchors.chain(self.log.iter().map(Entry::line)).collect();
         self.stage.write("capture.jsonl", &lines.join("\n"));
     }
