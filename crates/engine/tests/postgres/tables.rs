@@ -135,8 +135,6 @@ fn keys_that_would_merge_are_refused() {
             ),
             "has the collation",
         ),
-        (text("bigint"), "and \"id\" of the records is text; make the column text"),
-        (text("numeric"), "'7' and '7.0' would be one row; if it is a decimal, say so"),
         (text("name"), "it cuts text in silence; make it text"),
     ] {
         let found = refused_as(plain, &sql, &keyed_by_text());
@@ -144,6 +142,31 @@ fn keys_that_would_merge_are_refused() {
     }
     let found = refused(&table("").replace("id bigint", "id double precision"));
     assert!(found.contains("and \"id\" of the records is no float"), "{found}");
+}
+
+#[test]
+fn a_text_in_a_key_of_numbers_is_the_fault_of_its_record_wherever_it_comes() {
+    for (kind, why) in [
+        ("bigint", "and \"id\" of the records is text; make the column text"),
+        ("numeric", "'7' and '7.0' would be one row; if it is a decimal, say so"),
+    ] {
+        for text in ["not a number", "7"] {
+            let (number, text) = (("c", 10, json!({"id": 7, "v": "x"})), ("c", 11, json!({"id": text, "v": "y"})));
+            // First of all records, behind another, and alone in the second batch.
+            for (records, size) in
+                [([text.clone(), number.clone()], 2), ([number.clone(), text.clone()], 2), ([number, text], 1)]
+            {
+                let database = Database::new();
+                database.run(&format!("CREATE TABLE t (id {kind} PRIMARY KEY, v text, {META})"));
+                let log = Log::from("t", &records);
+                let (mut sink, _) = database.open(target(), &log.records).unwrap();
+                let mut batches = log.records.chunks(size).map(batch);
+                let error = batches.find_map(|batch| database.apply(&mut sink, &batch).err()).expect("a refusal");
+                assert_eq!(error.kind, FailureKind::Row, "{error}");
+                assert!(error.place.is_some() && error.context.contains(why), "{error}");
+            }
+        }
+    }
 }
 
 #[test]

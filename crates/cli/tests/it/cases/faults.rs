@@ -6,10 +6,11 @@ use settle_testkit::proxy::{Fault, Plan, Proxy};
 
 use super::case::{Case, Entry};
 use super::poison::{past_poison, stops};
+use super::server::Lock;
 use super::stand::{Sink, Stand, same_rows};
 use super::verdict::{Outcome, Verdict};
 use super::walk::target;
-use crate::child::Running;
+use crate::child::{Running, until};
 
 /// Marks the inserts of rows among the requests.
 const ROWS: &str = "ArrowStream";
@@ -93,12 +94,67 @@ pub fn state_with_rows(case: &Case, sink: Sink) -> Outcome {
             }
             stand.sql("DROP TRIGGER torn; DROP TRIGGER torn2")?;
         }
+        Sink::Postgres | Sink::MySql => {
+            stand.settings.batch = "max_rows = 1".to_owned();
+            stand.configure();
+            stand.run(&["--max-messages", "1"]);
+            torn(&stand)?;
+            let lock = killed_in_a_transaction(&stand)?;
+            go_on_behind(&stand, lock)?;
+        }
         Sink::ClickHouse => held = Some(killed_in_a_write(&mut stand)?),
     }
     stand.run_to_end()?;
     numbered_rows(&stand, case, 2)?;
     late_write_changes_nothing(&stand, case, held, 2)?;
     Ok(Verdict::Pass(""))
+}
+
+/// The write of the position fails: neither it nor the rows beside it may stay.
+fn torn(stand: &Stand) -> Result<(), String> {
+    let (make, drop) = match stand.sink {
+        Sink::Postgres => (
+            "CREATE FUNCTION torn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'torn'; END $$; \
+             CREATE TRIGGER torn BEFORE UPDATE ON settle_positions FOR EACH ROW \
+             WHEN (NEW.next_offset <> OLD.next_offset) EXECUTE FUNCTION torn()",
+            "DROP TRIGGER torn ON settle_positions",
+        ),
+        _ => (
+            "CREATE TRIGGER torn BEFORE UPDATE ON settle_positions FOR EACH ROW \
+             IF NEW.next_offset <> OLD.next_offset THEN SIGNAL SQLSTATE '45000'; END IF",
+            "DROP TRIGGER torn",
+        ),
+    };
+    stand.sql(make)?;
+    let ran = stand.run(&["--until-end"]);
+    if ran.code == 0 || stand.table("t").len() != 1 || stand.committed("srv.public.t", 0) != Some(1) {
+        return Err(format!("exit {}, rows {:?}", ran.code, stand.table("t")));
+    }
+    stand.sql(drop)
+}
+
+/// Kills a run while its write waits in the server for another session. The server does not know yet
+/// that nobody waits for the answer: it goes on with that write when it may.
+fn killed_in_a_transaction(stand: &Stand) -> Result<Lock, String> {
+    let before = stand.committed("srv.public.t", 0);
+    let server = stand.server();
+    let lock = stand.runtime.block_on(server.lock("t"));
+    let run = Running::start(&stand.stage, &["--until-end"]);
+    stand.runtime.block_on(until("a write that waits", async || server.waiting().await, |waiting| *waiting >= 1));
+    run.kill();
+    if stand.committed("srv.public.t", 0) != before {
+        return Err("an offset moved before its rows were durable".to_owned());
+    }
+    Ok(lock)
+}
+
+/// The next run waits until the server has ended what the killed one left.
+fn go_on_behind(stand: &Stand, lock: Lock) -> Result<(), String> {
+    let server = stand.server();
+    let next = Running::start(&stand.stage, &["--until-end"]);
+    stand.runtime.block_on(until("both wait", async || server.waiting().await, |waiting| *waiting >= 2));
+    stand.runtime.block_on(lock.release());
+    ended(next)
 }
 
 /// Kills a run while ClickHouse has not answered its write; the next one reaches it directly.
@@ -142,6 +198,16 @@ pub fn late_truncate(case: &Case, sink: Sink) -> Outcome {
     stand.feed([before]);
     stand.run_to_end()?;
     stand.feed([truncate]);
+    if sink == Sink::Postgres {
+        let lock = killed_in_a_transaction(&stand)?;
+        if stand.table("t").len() != 1 {
+            return Err(format!("half of a truncate is seen: {:?}", stand.table("t")));
+        }
+        stand.feed([after]);
+        go_on_behind(&stand, lock)?;
+        same_rows(&case.expect["rows"], &stand.table("t"), &case.table.key, true)?;
+        return Ok(Verdict::Pass("the next run waits until the server has ended the transaction of the dead one"));
+    }
     let held = killed_in("ALTER TABLE", &mut stand)?;
     if !stand.table("t").is_empty() {
         return Err(format!("the view shows emptied rows: {:?}", stand.table("t")));
@@ -171,6 +237,7 @@ pub fn second_chunk_fails(case: &Case, sink: Sink) -> Outcome {
     stand.configure();
     stand.feed(case.entries());
     let mut held = None;
+    let mut lock = None;
     match sink {
         Sink::Sqlite => {
             stand.run(&["--max-messages", "2"]);
@@ -182,6 +249,10 @@ pub fn second_chunk_fails(case: &Case, sink: Sink) -> Outcome {
             run.kill();
             drop(lock);
         }
+        Sink::Postgres | Sink::MySql => {
+            stand.run(&["--max-messages", "2"]);
+            lock = Some(killed_in_a_transaction(&stand)?);
+        }
         Sink::ClickHouse => {
             stand.run(&["--max-messages", "2"]);
             held = Some(killed_in_a_write(&mut stand)?);
@@ -190,6 +261,9 @@ pub fn second_chunk_fails(case: &Case, sink: Sink) -> Outcome {
     numbered_rows(&stand, case, 2)?;
     if stand.committed("srv.public.t", 0) != Some(2) {
         return Err("the first chunk is not committed alone".to_owned());
+    }
+    if let Some(lock) = lock {
+        go_on_behind(&stand, lock)?;
     }
     stand.run_to_end()?;
     numbered_rows(&stand, case, 4)?;
@@ -240,6 +314,27 @@ pub fn kinds_of_errors(case: &Case, sink: Sink) -> Outcome {
             drop(lock);
             ended(run)?;
         }
+        Sink::Postgres | Sink::MySql => {
+            stand.settings.sink = "lock_timeout_ms = 300\n".to_owned();
+            let runtime = stand.runtime.handle().clone();
+            let _inside = runtime.enter();
+            let proxy = stand.runtime.block_on(stand.server().proxy());
+            stand.reach_through(Some(&proxy.address().to_string()));
+            stand.runtime.block_on(proxy.refuse());
+            let run = Running::start(&stand.stage, &["--max-messages", "2"]);
+            stand.runtime.block_on(run.until_said("paused"));
+            if stand.committed("srv.public.t", 0).is_some() {
+                return Err("an offset moved while the destination was away".to_owned());
+            }
+            proxy.pass();
+            ended(run)?;
+            let lock = stand.runtime.block_on(stand.server().lock("t"));
+            let run = Running::start(&stand.stage, &["--until-end"]);
+            stand.runtime.block_on(run.until_said("paused"));
+            stand.runtime.block_on(lock.release());
+            ended(run)?;
+            stand.reach_through(None);
+        }
         Sink::ClickHouse => {
             let runtime = stand.runtime.handle().clone();
             let _inside = runtime.enter();
@@ -271,7 +366,7 @@ pub fn kinds_of_errors(case: &Case, sink: Sink) -> Outcome {
     numbered_rows(&stand, case, 3)?;
     let rest: Vec<Entry> = case.entries().into_iter().skip(3).collect();
     let found = past_poison(&mut stand, rest)?;
-    stops(&found, &[(3, &sink.quoted("id"))])?;
+    stops(&found, &[(3, &sink.shown("id"))])?;
     let rows: Vec<_> = [0, 1, 2, 4].iter().map(|id| json!({"id": id, "v": format!("r{id}")})).collect();
     same_rows(&rows.into(), &stand.table("t"), &case.table.key, true)?;
     Ok(Verdict::SetAside("dead letters at offset 3".into()))

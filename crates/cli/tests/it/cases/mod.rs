@@ -8,6 +8,7 @@ mod poison;
 mod refusals;
 mod rows;
 mod schemas;
+mod server;
 mod stand;
 mod types;
 mod variants;
@@ -94,8 +95,9 @@ fn script(id: &str) -> Option<Script> {
 /// only others runs in all.
 fn sinks(case: &Case) -> Vec<Sink> {
     let named = |sink: &Sink| case.sinks.iter().any(|name| name == sink.name());
-    let ours: Vec<Sink> = [Sink::ClickHouse, Sink::Sqlite].into_iter().filter(named).collect();
-    if ours.is_empty() { vec![Sink::ClickHouse, Sink::Sqlite] } else { ours }
+    let all = [Sink::ClickHouse, Sink::Sqlite, Sink::Postgres, Sink::MySql];
+    let ours: Vec<Sink> = all.into_iter().filter(named).collect();
+    if ours.is_empty() { all.to_vec() } else { ours }
 }
 
 fn outcome(script: fn(&Case, Sink) -> Outcome, case: &Case, sink: Sink) -> Outcome {

@@ -83,6 +83,9 @@ pub fn other_versions(case: &Case, sink: Sink) -> Outcome {
         Sink::Sqlite => {
             stand.sql("CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT, _version INTEGER, is_deleted INTEGER)")?
         }
+        Sink::Postgres | Sink::MySql => {
+            stand.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v TEXT, _version BIGINT, is_deleted INTEGER)")?
+        }
         Sink::ClickHouse => stand.sql(
             "CREATE TABLE t (id Int64, v Nullable(String), _version UInt64, is_deleted UInt8) \
              ENGINE = ReplacingMergeTree(_version, is_deleted) ORDER BY id",

@@ -1,14 +1,16 @@
 //! Where a case is run: a folder with a pipeline in it, a log that grows, a destination that is read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use settle::compare::plain;
 use settle_testkit::clickhouse::Client;
+use settle_testkit::{mariadb, postgres};
 use tokio::runtime::Runtime;
 
 use super::case::{Case, Entry};
+use super::server::Server;
 use crate::ends::{self, CAPTURE};
 use crate::stage::{Report, Stage, report};
 
@@ -17,6 +19,8 @@ use crate::stage::{Report, Stage, report};
 pub enum Sink {
     Sqlite,
     ClickHouse,
+    Postgres,
+    MySql,
 }
 
 impl Sink {
@@ -24,15 +28,28 @@ impl Sink {
         match self {
             Self::Sqlite => "sqlite",
             Self::ClickHouse => "clickhouse",
+            Self::Postgres => "postgres",
+            Self::MySql => "mysql",
         }
+    }
+
+    /// True where a batch is one transaction, and a table has its current rows and no others.
+    pub fn is_atomic(self) -> bool {
+        self != Self::ClickHouse
     }
 
     /// A name as SQL.
     pub fn quoted(self, name: &str) -> String {
         match self {
-            Self::Sqlite => format!("\"{}\"", name.replace('"', "\"\"")),
+            Self::Sqlite | Self::Postgres => format!("\"{}\"", name.replace('"', "\"\"")),
+            Self::MySql => format!("`{}`", name.replace('`', "``")),
             Self::ClickHouse => format!("`{}`", name.replace('\\', "\\\\").replace('`', "\\`")),
         }
+    }
+
+    /// A name as messages show it.
+    pub fn shown(self, name: &str) -> String {
+        if self.is_atomic() { format!("\"{name}\"") } else { format!("`{name}`") }
     }
 
     /// The column type that holds a type of the source.
@@ -52,6 +69,17 @@ impl Sink {
             (Self::ClickHouse, "numeric") => format!("Decimal{}", arguments.replace(')', ", 0)")),
             (Self::ClickHouse, "timestamp" | "timestamptz" | "datetime") => "DateTime64(6, 'UTC')".to_owned(),
             (Self::ClickHouse, _) => "String".to_owned(),
+            (Self::Postgres, "int") => "integer".to_owned(),
+            (Self::Postgres, "double") => "double precision".to_owned(),
+            (Self::Postgres, "datetime") => "timestamp".to_owned(),
+            (Self::Postgres, "numeric") => format!("numeric{arguments}"),
+            (Self::Postgres, "bigint" | "json" | "timestamp" | "timestamptz") => base.to_owned(),
+            (Self::Postgres, _) => "text".to_owned(),
+            (Self::MySql, "int" | "bigint" | "double") => base.to_uppercase(),
+            (Self::MySql, "numeric") => format!("DECIMAL{arguments}"),
+            (Self::MySql, "timestamp" | "timestamptz" | "datetime") => "DATETIME(6)".to_owned(),
+            (Self::MySql, _) if is_key => "VARCHAR(100)".to_owned(),
+            (Self::MySql, _) => "LONGTEXT".to_owned(),
         };
         if self == Self::ClickHouse && !is_key { format!("Nullable({text})") } else { text }
     }
@@ -93,26 +121,45 @@ pub struct Stand {
     pub settings: Settings,
     pub runtime: Runtime,
     database: Option<Client>,
+    server: Option<Server>,
     log: Vec<Entry>,
     /// True where each topic begins with a record of nothing, so that the log stays the same log
-    /// when its first record is taken out.
+    /// when records are taken out, the first and the last included.
     anchored: bool,
-    /// ClickHouse behind something else than its own address.
-    url: Option<String>,
+    /// Every topic that ever had a record.
+    topics: BTreeSet<String>,
+    /// The destination behind something else than its own address.
+    through: Option<String>,
 }
 
 impl Stand {
     pub fn new(sink: Sink) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let database = (sink == Sink::ClickHouse).then(|| runtime.block_on(Client::with_fresh_database("cases")));
+        let server = match sink {
+            Sink::Postgres => Some(Server::Postgres(runtime.block_on(postgres::Database::create("cases")))),
+            Sink::MySql => Some(Server::MySql(runtime.block_on(mariadb::Database::create("cases")))),
+            Sink::Sqlite | Sink::ClickHouse => None,
+        };
         let (settings, log) = (Settings::default(), Vec::new());
-        Self { sink, stage: Stage::new(), settings, runtime, database, log, anchored: false, url: None }
+        Self {
+            sink,
+            stage: Stage::new(),
+            settings,
+            runtime,
+            database,
+            server,
+            log,
+            anchored: false,
+            topics: BTreeSet::new(),
+            through: None,
+        }
     }
 
-    /// A stand for this case: ClickHouse gets its columns declared where the records have no schema.
+    /// A stand for this case: all but SQLite get its columns declared where the records have no schema.
     pub fn of(case: &Case, sink: Sink) -> Self {
         let mut stand = Self::new(sink);
-        if sink == Sink::ClickHouse && case.wire == "debezium-json" {
+        if sink != Sink::Sqlite && case.wire == "debezium-json" {
             stand.declare(case);
         }
         stand
@@ -153,9 +200,10 @@ impl Stand {
 
     /// Writes a configuration that reads from `source`.
     pub fn configure_from(&self, source: &str, file: &str) {
-        let sink = match (&self.database, &self.url) {
-            (Some(database), Some(url)) => ends::clickhouse_at(url, &self.stage, database),
-            (database, _) => ends::sink(&self.stage, database.as_ref()),
+        let sink = match (&self.server, &self.database, &self.through) {
+            (Some(server), _, through) => server.sink(&self.stage, through.as_deref()),
+            (None, Some(database), Some(url)) => ends::clickhouse_at(url, &self.stage, database),
+            (None, database, _) => ends::sink(&self.stage, database.as_ref()),
         };
         let Settings { source: more, sink: sink_more, batch, dlq, tables, columns } = &self.settings;
         let mut text = format!("{source}{more}\n{sink}{sink_more}\n[batch]\n{batch}\n");
@@ -174,9 +222,10 @@ impl Stand {
         self.stage.write(file, &text);
     }
 
-    /// ClickHouse is reached through this address from now on; through its own where none.
-    pub fn reach_through(&mut self, url: Option<&str>) {
-        self.url = url.map(str::to_owned);
+    /// The destination is reached through this address from now on (a URL for ClickHouse, `host:port` for
+    /// another server); through its own where none.
+    pub fn reach_through(&mut self, address: Option<&str>) {
+        self.through = address.map(str::to_owned);
         self.configure();
     }
 
@@ -187,6 +236,8 @@ impl Stand {
 
     /// Puts the records at the end of the capture.
     pub fn feed(&mut self, entries: impl IntoIterator<Item = Entry>) {
+        let entries: Vec<Entry> = entries.into_iter().collect();
+        self.topics.extend(entries.iter().map(|entry| entry.topic.clone()));
         self.log.extend(entries);
         self.write_log();
     }
@@ -201,12 +252,8 @@ impl Stand {
     }
 
     fn write_log(&self) {
-        let mut topics: Vec<&str> =
-            self.log.iter().map(|entry| entry.topic.as_str()).filter(|_| self.anchored).collect();
-        topics.sort_unstable();
-        topics.dedup();
         let anchor = |topic: &str| json!({"topic": topic, "partition": 99, "offset": 0, "key": null, "payload": null});
-        let anchors = topics.into_iter().map(|topic| anchor(topic).to_string());
+        let anchors = self.topics.iter().filter(|_| self.anchored).map(|topic| anchor(topic).to_string());
         let lines: Vec<String> = anchors.chain(self.log.iter().map(Entry::line)).collect();
         self.stage.write("capture.jsonl", &lines.join("\n"));
     }
@@ -232,8 +279,9 @@ impl Stand {
     fn told(&self, stderr: &str) -> (String, String) {
         let (logs, said): (Vec<&str>, Vec<&str>) = stderr.lines().partition(|line| line.starts_with('{'));
         let mut said = said.join("\n");
-        if let Some(database) = &self.database {
-            said = said.replace(database.database(), "shop");
+        let own = self.database.as_ref().map(Client::database).or(self.server.as_ref().map(Server::name));
+        if let Some(name) = own {
+            said = said.replace(name, "shop");
         }
         let folder = self.stage.path("").display().to_string();
         (said.replace(&folder, "").trim_start_matches("settle: ").to_owned(), logs.join("\n"))
@@ -273,8 +321,16 @@ impl Stand {
         Connection::open(self.stage.path("shop.db")).unwrap()
     }
 
+    /// The database of PostgreSQL or MySQL.
+    pub fn server(&self) -> &Server {
+        self.server.as_ref().expect("the destination is a server with transactions")
+    }
+
     /// Runs a statement against the destination.
     pub fn sql(&self, sql: &str) -> Result<(), String> {
+        if let Some(server) = &self.server {
+            return self.runtime.block_on(server.execute(sql));
+        }
         match &self.database {
             None => self.sqlite().execute_batch(sql).map_err(|e| format!("{e} in {sql}")),
             Some(client) => self.runtime.block_on(client.try_query(sql)).map(drop).map_err(|e| format!("{e} in {sql}")),
@@ -283,6 +339,9 @@ impl Stand {
 
     /// True if the destination has a table of this name.
     pub fn has_table(&self, name: &str) -> bool {
+        if let Some(server) = &self.server {
+            return self.runtime.block_on(server.has_table(name));
+        }
         match &self.database {
             None => self.sqlite().prepare(&format!("SELECT 1 FROM {}", Sink::Sqlite.quoted(name))).is_ok(),
             Some(_) => {
@@ -298,7 +357,7 @@ impl Stand {
 
     /// The current rows of a table, seen through `columns`.
     pub fn select(&self, columns: &str, name: &str) -> Vec<Row> {
-        let view = if self.sink == Sink::Sqlite { name.to_owned() } else { format!("{name}_current") };
+        let view = if self.sink.is_atomic() { name.to_owned() } else { format!("{name}_current") };
         if !self.has_table(&view) {
             return Vec::new();
         }
@@ -307,6 +366,9 @@ impl Stand {
 
     /// The rows of a query.
     pub fn rows(&self, sql: &str) -> Vec<Row> {
+        if let Some(server) = &self.server {
+            return self.runtime.block_on(server.rows(sql));
+        }
         match &self.database {
             None => settle::compare::sqlite_rows(&self.sqlite(), sql).unwrap(),
             Some(client) => {

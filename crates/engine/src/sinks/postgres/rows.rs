@@ -24,6 +24,7 @@ use super::stage::{self, CopyError, Group, column_name, key_name};
 use super::statements::Statements;
 use super::table::Column;
 use super::transaction::Transaction;
+use super::validate;
 use crate::config::target::Deletes;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::unsent;
@@ -323,11 +324,27 @@ impl Writer<'_> {
                 let context = format!("record {}: the key lacks the field \"{}\"", change.place(), column.source);
                 contract(self.prepared.operation(), context)
             })?;
+            self.tells_apart(&column.source, json, column.at, change)?;
             let start = fields.len();
             self.value(&mut fields, &column.source, json, at, column.at, change)?;
             order.extend_from_slice(&fields[start + 4..]);
         }
         Ok(EncodedKey { fields, order })
+    }
+
+    /// A text in a key of numbers is refused with its record, wherever in a batch that comes.
+    fn tells_apart(&self, source: &str, json: &str, target: usize, change: &Change) -> Outcome<()> {
+        let target = &self.prepared.table.columns[target];
+        let has_schema = change.schema.as_ref().is_some_and(|schema| schema.field(source, 0).is_some());
+        let wire = target.wire.as_ref().ok().filter(|_| !has_schema && json.starts_with('"'));
+        let Some(fix) = wire.and_then(|wire| validate::merges_text(wire, self.conventions)) else { return Ok(()) };
+        let context = format!(
+            "record {}, column \"{}\": it is {}, and \"{source}\" of the records is text; {fix}",
+            change.place(),
+            target.name,
+            target.declared
+        );
+        Err(SinkError::new(FailureKind::Row, self.prepared.operation(), context).at(change.place()))
     }
 
     fn value(

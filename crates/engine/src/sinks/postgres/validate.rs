@@ -146,7 +146,8 @@ fn key_column(shown: &str, column: &Column) -> Vec<Finding> {
     findings
 }
 
-/// Whether the column tells apart what the records tell apart.
+/// Whether the column tells apart what the records tell apart. A text that comes without a schema is the
+/// fault of its record, not of the topic: it is looked at where it is written ([`merges_text`]).
 fn key_values(
     shown: &str,
     column: &Column,
@@ -156,30 +157,34 @@ fn key_values(
 ) -> Option<Finding> {
     let named = format!("key column \"{}\" of {shown}", column.name);
     let wire = column.wire.as_ref().ok()?;
-    let is_text = match source_type {
-        Some(known) => *known == SourceType::Text,
-        None => json.starts_with('"'),
-    };
-    // Decimals that come as text are numbers, where that is said.
-    let are_numbers = matches!(conventions.decimal, Some(DecimalMode::String | DecimalMode::Precise));
+    let merges = source_type.filter(|known| **known == SourceType::Text).and_then(|_| merges_text(wire, conventions));
+    if let Some(fix) = merges {
+        let what = format!("{named} is {}, and \"{source}\" of the records is text", column.declared);
+        return Some(Finding::error(what, fix));
+    }
     let is_float = match source_type {
         Some(known) => matches!(known, SourceType::Float32 | SourceType::Float64),
         None => json.contains(['.', 'e', 'E']),
     };
     match wire {
-        Wire::Int2 | Wire::Int4 | Wire::Int8 if is_text => Some(Finding::error(
-            format!("{named} is {}, and \"{source}\" of the records is text", column.declared),
-            "make the column text: '7' and '7.0' would be one row",
-        )),
-        Wire::Numeric(_) if is_text && !are_numbers => Some(Finding::error(
-            format!("{named} is {}, and \"{source}\" of the records is text", column.declared),
-            "make the column text: '7' and '7.0' would be one row; if it is a decimal, say so: decimal_handling_mode = \
-             \"string\" in [source]",
-        )),
         Wire::Float4 | Wire::Float8 if !is_float => Some(Finding::error(
             format!("{named} is {}, and \"{source}\" of the records is no float", column.declared),
             "give it the type of the source: two large numbers would be one row",
         )),
+        _ => None,
+    }
+}
+
+/// Whether texts that the source tells apart would be one number in such a column of a key, and what helps.
+pub(super) fn merges_text(wire: &Wire, conventions: &Conventions) -> Option<&'static str> {
+    // Decimals that come as text are numbers, where that is said.
+    let are_numbers = matches!(conventions.decimal, Some(DecimalMode::String | DecimalMode::Precise));
+    match wire {
+        Wire::Int2 | Wire::Int4 | Wire::Int8 => Some("make the column text: '7' and '7.0' would be one row"),
+        Wire::Numeric(_) if !are_numbers => Some(
+            "make the column text: '7' and '7.0' would be one row; if it is a decimal, say so: decimal_handling_mode = \
+             \"string\" in [source]",
+        ),
         _ => None,
     }
 }
