@@ -5,6 +5,7 @@
 //! values that are typed already. `cargo bench -p settle-engine --bench sinks -- --rows 200000 --batch 10000`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "a benchmark")]
 
+mod mysql;
 mod postgres;
 mod sqlite;
 mod work;
@@ -52,7 +53,7 @@ fn main() {
     let work = Work::new(asked.rows, asked.batch);
     println!("{} rows, {} a batch, the middle one of {} runs", asked.rows, asked.batch, asked.times);
     println!("{:<10} {:<12} {:>14} {:>14} {:>8}", "sink", "work", "settle rows/s", "limit rows/s", "ratio");
-    for name in ["postgres", "sqlite"] {
+    for name in ["postgres", "mariadb", "sqlite"] {
         if asked.only.as_ref().is_some_and(|only| only != name) {
             continue;
         }
@@ -62,6 +63,7 @@ fn main() {
             let (mut sink, mut limit) = match name {
                 "postgres" => postgres::pair(),
                 "sqlite" => sqlite::pair(),
+                "mariadb" => mysql::pair(),
                 other => panic!("no sink {other}"),
             };
             limit.open();

@@ -10,7 +10,7 @@ use super::stand::Row;
 use crate::stage::Stage;
 
 pub enum Server {
-    Postgres(postgres::Database),
+    Postgres(Box<postgres::Database>),
     MySql(mariadb::Database),
 }
 

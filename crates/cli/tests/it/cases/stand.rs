@@ -137,7 +137,7 @@ impl Stand {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let database = (sink == Sink::ClickHouse).then(|| runtime.block_on(Client::with_fresh_database("cases")));
         let server = match sink {
-            Sink::Postgres => Some(Server::Postgres(runtime.block_on(postgres::Database::create("cases")))),
+            Sink::Postgres => Some(Server::Postgres(Box::new(runtime.block_on(postgres::Database::create("cases"))))),
             Sink::MySql => Some(Server::MySql(runtime.block_on(mariadb::Database::create("cases")))),
             Sink::Sqlite | Sink::ClickHouse => None,
         };

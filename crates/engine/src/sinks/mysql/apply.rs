@@ -1,7 +1,7 @@
 //! One batch: its tables made ready, and then floors, offsets, holds, truncates and rows in one
 //! transaction.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use settle_core::batch::{Batch, TableRows};
@@ -34,6 +34,8 @@ pub(super) struct State {
     pub(super) fence: Fence,
     /// Tables that were made or validated.
     pub(super) tables: HashMap<Arc<TableName>, Prepared>,
+    /// Tables whose rows were looked at once: none is of an epoch that is not recorded.
+    pub(super) ranked: HashSet<Arc<TableName>>,
 }
 
 /// A batch that may be written.
@@ -103,7 +105,10 @@ async fn lay<'b>(
             if !is_fresh && !prepared.is_unchanged(connection).await? {
                 prepare_table(connection, config, state, rows).await?;
             } else {
-                prepared.grow(connection, &columns[at], at, row).await?;
+                connection.be_patient(true);
+                let grown = prepared.grow(connection, &columns[at], at, row).await;
+                connection.be_patient(false);
+                grown?;
             }
             is_fresh = true;
         }
@@ -119,8 +124,12 @@ async fn prepare_table(
     rows: TableRows<'_>,
 ) -> Outcome<()> {
     let mut findings = Vec::new();
-    let prepared = prepare(connection, config, &state.target, rows, &mut findings).await;
+    let is_ranked = state.ranked.contains(rows.table);
+    connection.be_patient(true);
+    let prepared = prepare(connection, config, &state.target, rows, is_ranked, &mut findings).await;
+    connection.be_patient(false);
     let prepared = prepared.map_err(SinkError::beside_the_rows)?;
+    state.ranked.insert(rows.table.clone());
     for finding in findings {
         match finding.severity {
             Severity::Note => tracing::info!("{finding}"),
@@ -177,7 +186,10 @@ async fn beside_the_rows(connection: &mut Connection, state: &State, batch: &Bat
     state.fence.pass(connection, batch).await?;
     claims::lock(connection, &ready.locks).await?;
     for (event, plan) in &ready.truncates {
-        truncate(connection, plan, event).await?;
+        connection.be_patient(true);
+        let emptied = truncate(connection, plan, event).await;
+        connection.be_patient(false);
+        emptied?;
     }
     Ok(())
 }

@@ -16,6 +16,9 @@ use crate::sinks::sql::session::{Session, SqlValue};
 /// How long to wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// How long what reads or changes a whole table may take.
+const PATIENCE: Duration = Duration::from_secs(6 * 3600);
+
 /// What differs between servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
@@ -67,6 +70,7 @@ impl From<Refused> for SinkError {
 pub(super) struct Connection {
     conn: Conn,
     pub(super) server: Server,
+    usual: Duration,
     limit: Duration,
 }
 
@@ -79,7 +83,7 @@ impl Connection {
             opened.map_err(|_| silent(&operation, CONNECT_TIMEOUT))?.map_err(|error| failure::of(error, &operation))?;
         let server = Server { max_packet: 0, folds_tables: false, exact_collation: None };
         let limit = Duration::from_millis(config.request_timeout_ms);
-        let mut connection = Self { conn, server, limit };
+        let mut connection = Self { conn, server, usual: limit, limit };
         connection.set_up(config, &operation).await?;
         Ok(connection)
     }
@@ -115,6 +119,11 @@ impl Connection {
             exact_collation: known.pop(),
         };
         Ok(())
+    }
+
+    /// From now on a statement may take as long as a whole table needs; or the usual time again.
+    pub(super) fn be_patient(&mut self, patient: bool) {
+        self.limit = if patient { PATIENCE } else { self.usual };
     }
 
     /// Runs a statement without values, as DDL is: it is not prepared.

@@ -73,12 +73,14 @@ pub(super) struct KeyColumn {
 }
 
 /// Makes the table of these rows, or validates the one that is there. What was made and what may
-/// surprise is left in `findings`; with errors among them the table is refused.
+/// surprise is left in `findings`; with errors among them the table is refused. `is_ranked`: its versions
+/// were looked at before, which reads all of it.
 pub(super) async fn prepare(
     connection: &mut Connection,
     config: &MySqlConfig,
     target: &Target,
     rows: TableRows<'_>,
+    is_ranked: bool,
     findings: &mut Vec<Finding>,
 ) -> Outcome<Prepared> {
     let plan = plan(&connection.server, target, rows)?;
@@ -103,7 +105,9 @@ pub(super) async fn prepare(
     }
     findings.extend(validate::target(config, &plan, &table, first.key(), rows.schema().map(Arc::as_ref)));
     refuse_errors(&operation, findings)?;
-    standings::refuse_outranking(connection, &plan, &table.name).await?;
+    if !is_ranked {
+        standings::refuse_outranking(connection, &plan, &table.name).await?;
+    }
     let key = key_columns(&plan, &table, first.key());
     let has_tombstones = prepare_tombstones(connection, &plan, &table, &key, findings).await?;
     refuse_errors(&operation, findings)?;

@@ -457,9 +457,10 @@ impl Writer<'_> {
         // Sorted by it.
         match items.binary_search_by(|item| item.ident.as_slice().cmp(ident)) {
             Ok(_) => Ok(()),
-            Err(_) => {
-                Err(SinkError::new(FailureKind::Bug, self.looking(), "a key reads back otherwise than it was written"))
-            }
+            Err(_) => Err(contract(
+                self.looking(),
+                "the table holds a key in another spelling than the source's; bring its rows to that spelling",
+            )),
         }
     }
 

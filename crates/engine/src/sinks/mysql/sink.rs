@@ -1,6 +1,6 @@
 //! The sink itself: a connection, and one transaction a batch.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use settle_core::batch::Batch;
@@ -40,7 +40,8 @@ pub struct MySql {
 impl MySql {
     /// A sink that will keep `target` in the database. Opens nothing yet.
     pub fn new(config: MySqlConfig, target: Target) -> Self {
-        let state = State { target, fence: Fence::new(config.group.as_str()), tables: HashMap::new() };
+        let state =
+            State { target, fence: Fence::new(config.group.as_str()), tables: HashMap::new(), ranked: HashSet::new() };
         Self { config, connection: None, state }
     }
 
@@ -162,9 +163,11 @@ impl MySql {
         let mut connection = self.connection().await?;
         let swept = async {
             connection.begin(&operation).await?;
+            connection.be_patient(true);
             sweep(&mut connection, &self.state.target, topic_id, what, ends).await
         }
         .await;
+        connection.be_patient(false);
         let swept = end(&mut connection, &operation, swept).await;
         self.keep(connection, &swept);
         swept

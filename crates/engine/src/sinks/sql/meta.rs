@@ -60,8 +60,8 @@ pub(crate) fn create(dialect: Dialect) -> &'static str {
         }
         Dialect::MySql => {
             "CREATE TABLE IF NOT EXISTS `settle_meta` (
-  `kind` VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  `subject_sha256` CHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  `kind` VARCHAR(32) NOT NULL,
+  `subject_sha256` CHAR(64) NOT NULL,
   `at` BIGINT NOT NULL,
   `subject` LONGTEXT NOT NULL,
   `hi` BIGINT NOT NULL,

@@ -58,7 +58,7 @@ pub(crate) fn create(dialect: Dialect) -> &'static str {
         Dialect::MySql => {
             "CREATE TABLE IF NOT EXISTS `settle_positions` (
   `consumer_group` VARCHAR(255) NOT NULL,
-  `topic_id` CHAR(36) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  `topic_id` CHAR(36) NOT NULL,
   `partition` BIGINT NOT NULL,
   `topic` TEXT NOT NULL,
   `generation` BIGINT NOT NULL,
