@@ -210,7 +210,7 @@ async fn a_row_whose_snapshot_record_is_a_dead_letter_is_no_ghost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_proof_speaks_of_ghosts_once_and_names_a_sweep_that_is_not_set_any_more() {
+async fn a_proof_speaks_of_ghosts_once_and_knows_a_sweep_that_is_not_set_any_more() {
     let mut records = before_the_gap("ghosts");
     records.extend(behind_the_gap("ghosts"));
     let stage = captured(records);
@@ -221,11 +221,8 @@ async fn a_proof_speaks_of_ghosts_once_and_names_a_sweep_that_is_not_set_any_mor
     assert_eq!(code, 0, "{text}");
     assert_eq!(text.matches("full snapshot").count(), 1, "{text}");
     assert_eq!(stage.said(&["prove", "--fresh"]).0, 0);
+    // What was swept is remembered in the destination, and the proof goes by it.
     stage.reconfigure("on_resnapshot = \"sweep\"\n", "");
     let (code, text) = stage.said(&["prove", "--fresh"]);
-    assert_eq!(code, 5, "{text}");
-    assert!(text.contains("{\"id\":2}: not in the destination, but by the log"), "{text}");
-    let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(one_line.contains("may have been swept: it has a full snapshot taken again of public.t"), "{text}");
-    assert!(one_line.contains("on_resnapshot = \"sweep\" is not set there now"), "{text}");
+    assert_eq!(code, 0, "{text}");
 }
