@@ -227,7 +227,7 @@ fn living(database: &Database, case: &Case) -> Vec<Shown> {
 fn forget(database: &Database, case: &Case) {
     let name = case.name();
     database
-        .run(&format!("DROP TABLE \"{name}\"; DROP TABLE IF EXISTS \"{name}__tombstones\"; DELETE FROM settle_meta"));
+        .run(&format!("DROP TABLE \"{name}\"; DROP TABLE IF EXISTS \"{name}__tombstones\"; DELETE FROM settle_meta; DELETE FROM settle_positions"));
 }
 
 /// Applies the records, then twice again, and checks that the replays move nothing.

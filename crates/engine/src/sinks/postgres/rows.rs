@@ -202,7 +202,7 @@ impl Writer<'_> {
             (_, _, Some(graves)) => {
                 // Sent one behind the other: the second does not wait for the answer to the first.
                 let (delete, bury) = (statements.delete(DELETES), statements.bury(DELETES, graves));
-                tokio::try_join!(run.run(&operation, &delete), run.count(&operation, &bury))?.1
+                in_order(run.run(&operation, &delete), run.count(&operation, &bury)).await?.1
             }
             (_, _, None) => {
                 return Err(SinkError::new(
@@ -248,7 +248,7 @@ impl Writer<'_> {
             written += match &unbury {
                 // Sent one behind the other, where nothing stands between them.
                 Some(unbury) if masked.is_empty() && lost.is_empty() => {
-                    tokio::try_join!(run.count(&operation, &upsert), run.run(&operation, unbury))?.0
+                    in_order(run.count(&operation, &upsert), run.run(&operation, unbury)).await?.0
                 }
                 _ => run.count(&operation, &upsert).await?,
             };
@@ -409,4 +409,14 @@ fn put_mask(out: &mut Vec<u8>, mask: &[bool]) {
     for eight in mask.chunks(8) {
         out.put_u8(eight.iter().enumerate().fold(0, |byte, (at, keeps)| byte | u8::from(*keeps) << at));
     }
+}
+
+/// Sends one statement behind the other without waiting between them. Where the first fails the second
+/// fails of it: the first says why.
+async fn in_order<A, B>(
+    first: impl Future<Output = Outcome<A>>,
+    second: impl Future<Output = Outcome<B>>,
+) -> Outcome<(A, B)> {
+    let (first, second) = tokio::join!(biased; first, second);
+    Ok((first?, second?))
 }
