@@ -114,6 +114,11 @@ impl Case {
     }
 
     fn spelled<'a>(&self, column: &str, text: &'a str) -> &'a str {
+        // The connector cuts what the server would round.
+        let milliseconds = text.find('.').map(|point| point + 4).filter(|end| *end < text.len());
+        if let Some(end) = milliseconds.filter(|_| self.columns.contains(&(column, "timestamp(3)"))) {
+            return &text[..end];
+        }
         self.spelled.iter().find(|(name, shown, _)| *name == column && *shown == text).map_or(text, |(.., sent)| *sent)
     }
 
