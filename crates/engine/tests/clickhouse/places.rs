@@ -189,7 +189,7 @@ async fn instances_that_start_together_share_everything() {
             let shown = format!("SELECT count(), sum(v = 'a'), sum(all0), sum(all3), count(c0) + count(c1) + count(c2) FROM {table}_current");
             assert_eq!(stage.rows(&shown).await, ["16\t16\t4\t4\t16"], "{table}");
         }
-        assert_eq!(stage.rows("SELECT kind, count() FROM settle_meta FINAL GROUP BY kind ORDER BY kind").await, ["scheme\t1", "table\t2"]);
+        assert_eq!(stage.rows("SELECT kind, count() FROM settle_meta FINAL GROUP BY kind ORDER BY kind").await, ["filled\t2", "group-begins\t1", "scheme\t1", "table\t2"]);
     })
     .await;
 }
