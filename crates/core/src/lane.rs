@@ -177,6 +177,9 @@ impl Lane {
             // What came before the first record was read by another run, or is not in the log any more.
             let has_unread_past = !self.started && offset > 0;
             self.started = true;
+            if has_unread_past {
+                self.row_order = RowOrder::within_the_log();
+            }
             self.next = offset.saturating_add(1);
             if self.versioner.enter(offset) {
                 self.new_logs.reset();
@@ -241,7 +244,7 @@ impl Lane {
                 {
                     let has_old_key = old_key.is_some();
                     let (key, after) = (&key, &after);
-                    let next = Streamed { record, file, pos, row, op, key, after, has_old_key, has_unread_past };
+                    let next = Streamed { record, file, pos, row, op, key, after, has_old_key };
                     if !self.row_order.take(&next) {
                         return Err(Reason::PositionRepeats { file, pos, row });
                     }

@@ -33,8 +33,6 @@ pub(crate) struct Streamed<'a> {
     pub(crate) after: &'a Range<usize>,
     /// True if it is the second half of a key change.
     pub(crate) has_old_key: bool,
-    /// True if it is the first record that is read, and others lie before it.
-    pub(crate) has_unread_past: bool,
 }
 
 /// The rows of the position reached.
@@ -61,12 +59,16 @@ struct Last {
 }
 
 impl RowOrder {
+    /// Reading begins where records lie before, so perhaps within a position.
+    pub(crate) fn within_the_log() -> Self {
+        Self { in_part: true, ..Self::default() }
+    }
+
     /// Takes the next streamed change. False if its position was given to another event before.
     pub(crate) fn take(&mut self, next: &Streamed<'_>) -> bool {
         let run = next.record.header(RUN_ID).unwrap_or_default();
         let Some(last) = &mut self.last else {
             self.last = Some(Last::of(next, run.to_vec()));
-            self.in_part = next.has_unread_past;
             return true;
         };
         let mut sound = true;
@@ -124,7 +126,7 @@ mod tests {
     use crate::lane::{Lane, LoneTombstones};
     use crate::position::{Offset, Partition};
     use crate::refusal::{Class, Reason};
-    use crate::sample::{Placed, Sample, mariadb, postgres};
+    use crate::sample::{Placed, Sample, mariadb, postgres, tombstone};
 
     /// A streamed row of key `id` and value `v`.
     fn row(op: &str, pos: u64, row: u64, id: u64, v: u64) -> Sample {
@@ -203,6 +205,15 @@ mod tests {
         // The row before was read by another run.
         assert_eq!(read_from(7, &[row("c", 400, 1, 2, 1), row("c", 400, 0, 1, 1)]), Ok(()));
         assert_eq!(read_from(7, &[row("c", 400, 1, 2, 1), row("c", 500, 0, 1, 1), row("c", 500, 0, 2, 1)]), Err(2));
+    }
+
+    #[test]
+    fn a_start_behind_a_delete_within_an_event_waits_too() {
+        let mut lane = Lane::new(Partition::new("t", 0), 7, &[], LoneTombstones::Refuse);
+        lane.feed(tombstone(1).at(0, 7)).unwrap();
+        lane.feed(row("c", 400, 1, 2, 1).at(0, 8)).unwrap();
+        // A killed connector sends the event again, with the delete that another run had read.
+        lane.feed(row("d", 400, 0, 1, 0).at(0, 9)).unwrap();
     }
 
     #[test]
