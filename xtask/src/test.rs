@@ -63,7 +63,7 @@ fn first_failure(
 fn test_command(arguments: &Arguments) -> Command {
     let mut command = cargo(&["test"]);
     match arguments.cargo.as_slice() {
-        [] => command.arg("--workspace"),
+        [] => command.args(["--workspace", "--no-fail-fast"]),
         given => command.args(given),
     };
     command

@@ -1,4 +1,4 @@
-//! PostgreSQL, on the real engine: every hazard of DESIGN, and the topics recorded from real servers.
+//! PostgreSQL, on the real engine: what may go wrong on the way into a table, and the topics recorded from real servers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod database;
@@ -7,6 +7,7 @@ mod instances;
 #[allow(dead_code, reason = "another engine's tests use the rest")]
 #[path = "../sqlite/log.rs"]
 mod log;
+mod lost;
 mod recorded;
 mod replays;
 mod tables;

@@ -1,4 +1,4 @@
-//! SQLite, on the real engine: every hazard of DESIGN, and the topics recorded from real servers.
+//! SQLite, on the real engine: what may go wrong on the way into a table, and the topics recorded from real servers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod check;

@@ -152,9 +152,7 @@ fn killed_in_a_transaction(stand: &Stand) -> Result<Lock, String> {
 fn go_on_behind(stand: &Stand, lock: Lock) -> Result<(), String> {
     let server = stand.server();
     let next = Running::start(&stand.stage, &["--until-end"]);
-    // In MySQL the next one waits before its transaction, for the tables.
-    let both = if stand.sink == Sink::MySql { 1 } else { 2 };
-    stand.runtime.block_on(until("both wait", async || server.waiting().await, |waiting| *waiting >= both));
+    stand.runtime.block_on(until("both wait", async || server.waiting().await, |waiting| *waiting >= 2));
     stand.runtime.block_on(lock.release());
     ended(next)
 }

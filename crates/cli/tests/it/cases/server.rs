@@ -116,9 +116,8 @@ impl Server {
                 "SELECT count(*) AS n FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
             }
             Self::MySql(_) => {
-                "SELECT count(*) AS n FROM information_schema.PROCESSLIST p LEFT JOIN information_schema.INNODB_TRX x \
-                 ON x.trx_mysql_thread_id = p.ID WHERE p.DB = database() \
-                 AND (p.STATE LIKE 'Waiting for table%' OR x.trx_state = 'LOCK WAIT')"
+                "SELECT count(*) AS n FROM information_schema.PROCESSLIST p JOIN information_schema.INNODB_TRX x \
+                 ON x.trx_mysql_thread_id = p.ID WHERE p.DB = database() AND x.trx_state = 'LOCK WAIT'"
             }
         };
         self.rows(sql).await[0]["n"].as_deref().and_then(|count| count.parse().ok()).expect("a count")
@@ -134,7 +133,10 @@ impl Server {
             }
             Self::MySql(database) => {
                 let mut connection = database.connect().await;
-                connection.query_drop(format!("LOCK TABLES {table} READ")).await.unwrap();
+                // Of a session that waits for a row it does not see that its client is gone: of one that
+                // waits for a whole table it does, and ends it.
+                let lock = format!("START TRANSACTION; SELECT * FROM {table} FOR UPDATE");
+                connection.query_drop(lock).await.unwrap();
                 Lock::MySql(connection)
             }
         }
@@ -152,7 +154,7 @@ impl Lock {
         match self {
             Self::Postgres(client) => client.batch_execute("ROLLBACK").await.unwrap(),
             Self::MySql(mut connection) => {
-                connection.query_drop("UNLOCK TABLES").await.unwrap();
+                connection.query_drop("ROLLBACK").await.unwrap();
                 connection.disconnect().await.unwrap();
             }
         }

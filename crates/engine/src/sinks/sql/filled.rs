@@ -114,7 +114,12 @@ async fn is_there(session: &mut impl Session, table: &str) -> Outcome<bool> {
             "SELECT 1 FROM sqlite_schema WHERE type IN ('table', 'view') AND name = ?1 COLLATE NOCASE",
             table.to_owned(),
         ),
-        Dialect::Postgres => ("SELECT 1::BIGINT WHERE to_regclass($1::TEXT) IS NOT NULL", dialect.quoted(table)),
+        // In Settle's own schema, which the search path begins with: one of the same name may be behind it.
+        Dialect::Postgres => (
+            "SELECT 1::BIGINT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+             WHERE n.nspname = current_schema() AND c.relname = $1::TEXT AND c.relkind IN ('r', 'p', 'v', 'm', 'f')",
+            table.to_owned(),
+        ),
         Dialect::MySql => (
             "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?",
             table.to_owned(),
