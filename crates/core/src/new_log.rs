@@ -238,13 +238,17 @@ impl NewLogs {
 impl State {
     /// A record below P: why it is of a new log, or the stretch that it belongs to.
     fn goes_down(&self, seen: Sighting<'_>, then: &mut Self) -> Option<Why> {
-        let Sighting { record, version, time_ms, streamed, .. } = seen;
+        let Sighting { record, version, time_ms, streamed, log } = seen;
         if let (Some(time_ms), Some(greatest_ms)) = (time_ms, self.time_ms)
             && time_ms > greatest_ms
         {
             return Some(Why::Later { time_ms, greatest_ms });
         }
+        // Of the first transaction that it reads, a connector without offsets knows no commit before: the
+        // record's own position stands for it, which is a greater one than the transaction had or will have.
+        let begins = log == Log::Postgres && stands_for_itself(version);
         let mut dip = match self.dip {
+            Some(dip) if begins && !stands_for_itself(dip.top) => Dip { since: record.offset, count: 0, ..dip },
             // The rows of one snapshot share their position.
             Some(dip) if version > dip.top || !streamed && version == dip.top => dip,
             dip => {
@@ -261,6 +265,11 @@ impl State {
         then.dip = Some(dip);
         None
     }
+}
+
+/// True if the commit position is the record's own.
+fn stands_for_itself(version: Version) -> bool {
+    version.commit() == version.record()
 }
 
 /// A log that began anew under the name of the one before. Nothing of the record that shows it may

@@ -91,6 +91,11 @@ impl Version {
         self.hi() & ((1 << COMMIT_BITS) - 1)
     }
 
+    /// The record position: the lower 62 bits.
+    pub(crate) fn record(self) -> u64 {
+        self.lo() & ((1 << RECORD_BITS) - 1)
+    }
+
     /// The bits that `mask` has, too.
     #[must_use]
     pub fn masked(self, mask: Self) -> Self {
@@ -114,8 +119,7 @@ impl From<u128> for Version {
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (hi, lo) = (self.hi(), self.lo());
-        let record = lo & ((1 << RECORD_BITS) - 1);
-        write!(f, "{}/{}/{}/{record}", hi >> COMMIT_BITS, self.commit(), lo >> RECORD_BITS)
+        write!(f, "{}/{}/{}/{}", hi >> COMMIT_BITS, self.commit(), lo >> RECORD_BITS, self.record())
     }
 }
 

@@ -87,6 +87,15 @@ fn records_that_are_sent_again_are_none() {
 }
 
 #[test]
+fn a_connector_that_lost_its_offsets_twice_begins_twice() {
+    let first = |lsn| postgres("u", (None, lsn), Some(lsn)).time(5);
+    let behind = |lsn| postgres("u", (Some(100), lsn), Some(lsn)).time(5);
+    // The same three changes: those of its first transaction, behind another one, and the first again.
+    let log = [110, 120, 130].map(first).into_iter().chain([110, 120, 130].map(behind)).chain([110, 120].map(first));
+    assert_eq!(read(&log.collect::<Vec<_>>()), Ok(()));
+}
+
+#[test]
 fn more_records_than_could_be_sent_again_are_a_new_log() {
     // A clock that is behind: no time tells it.
     let mut log: Vec<Sample> = (0..5).map(|n| change(1000 + n, 500)).collect();
