@@ -24,7 +24,7 @@ pub(super) enum Misfit {
     TooLong(usize),
     #[error("a number of more digits than numeric holds")]
     TooManyDigits,
-    #[error("text that is no number where the column is numeric")]
+    #[error("a value that is no number where the column is numeric")]
     NoNumber,
     #[error(
         "a base64 decimal, whose scale nothing says; declare the column with its scale, as NUMERIC(12,2), or set \
@@ -179,7 +179,7 @@ fn number_of_own_scale(out: &mut Vec<u8>, json: &str, origin: Origin<'_>) -> Res
             numeric::put_word(out, word);
             Ok(())
         }
-        Ok(_) => Err(Misfit::NoNumber),
+        Ok(_) | Err(ValueError::Form { .. }) => Err(Misfit::NoNumber),
         Err(error) => Err(error.into()),
     }
 }

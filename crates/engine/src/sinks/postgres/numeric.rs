@@ -60,7 +60,7 @@ pub(super) fn put_text(out: &mut Vec<u8>, text: &str) -> Option<()> {
 fn write(out: &mut Vec<u8>, groups: &[u16], weight: i16, negative: bool, scale: u16) -> Option<()> {
     let trailing = groups.iter().rev().take_while(|group| **group == 0).count();
     let groups = &groups[..groups.len() - trailing];
-    out.put_i16(i16::try_from(groups.len()).ok()?);
+    out.put_u16(u16::try_from(groups.len()).ok()?);
     out.put_i16(if groups.is_empty() { 0 } else { weight });
     out.put_u16(if negative && !groups.is_empty() { NEGATIVE } else { 0 });
     out.put_u16(scale);
