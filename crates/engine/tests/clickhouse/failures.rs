@@ -107,7 +107,11 @@ async fn the_settings_that_the_promises_need_are_sent_with_every_insert() {
         open(&mut sink).await.unwrap();
         apply(&mut sink, &batch(&[event("c", 100, r#"{"id":1}"#, r#"{"id":1,"v":"a"}"#)])).await.unwrap();
         let addresses = recorder.insert_addresses();
-        assert_eq!(addresses.len(), 5, "the scheme, where the group begins, the table's source, what fills it, and its rows");
+        assert_eq!(
+            addresses.len(),
+            5,
+            "the scheme, where the group begins, the table's source, what fills it, and its rows"
+        );
         for sent in addresses {
             for setting in [
                 "async_insert=0",
