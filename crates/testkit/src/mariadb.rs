@@ -1,6 +1,7 @@
 //! MariaDB for tests: a database of its own for each, gone when the test ends, also by a panic.
 
 use std::thread;
+use std::time::Duration;
 
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder, Row, Value};
@@ -79,6 +80,16 @@ impl Database {
             other => panic!("a column that is not text: {other:?}"),
         };
         rows.into_iter().map(|row| row.unwrap().into_iter().map(text).collect()).collect()
+    }
+
+    /// How many of its sessions wait for a row that another has locked. Takes a moment: looked at more
+    /// often, the server shows what it showed before.
+    pub async fn waiting(&self) -> u64 {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        let sql = "SELECT count(*) FROM information_schema.PROCESSLIST p JOIN information_schema.INNODB_TRX x \
+                   ON x.trx_mysql_thread_id = p.ID WHERE p.DB = database() AND x.trx_state = 'LOCK WAIT'";
+        let rows = self.rows(sql).await;
+        rows[0][0].as_deref().and_then(|count| count.parse().ok()).expect("a count")
     }
 }
 

@@ -69,20 +69,12 @@ async fn a_batch_that_nobody_waits_for_any_more_leaves_nothing() {
     tokio::select! {
         biased;
         _ = sink.apply(&waiting) => panic!("it waits for the lock"),
-        () = waits(&database) => {}
+        () = async { while database.inner.waiting().await == 0 {} } => {}
     }
     other.query_drop("ROLLBACK").await.unwrap();
     other.disconnect().await.unwrap();
     assert_eq!(database.count("t").await, "1");
     assert_eq!(apply(&mut sink, &waiting).await.unwrap(), Outcome { applied: 3, stale: 0 });
-}
-
-/// Until a statement waits for a row of another session.
-async fn waits(database: &Database) {
-    let waiting = "SELECT COUNT(*) FROM information_schema.INNODB_LOCK_WAITS";
-    while database.one(waiting).await == "0" {
-        tokio::task::yield_now().await;
-    }
 }
 
 #[tokio::test]

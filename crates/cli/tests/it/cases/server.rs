@@ -1,7 +1,5 @@
 //! A database of its own in a server that a case is settled into: PostgreSQL, or MariaDB for MySQL.
 
-use std::time::Duration;
-
 use mysql_async::prelude::Queryable;
 use mysql_async::{Row as Cells, Value};
 use settle_testkit::proxy::WireProxy;
@@ -113,20 +111,14 @@ impl Server {
 
     /// Sessions whose statement waits for a lock in it.
     pub async fn waiting(&self) -> u64 {
-        if matches!(self, Self::MySql(_)) {
-            // Looked at more often than this, INNODB_TRX shows what it showed before.
-            tokio::time::sleep(Duration::from_millis(150)).await;
-        }
-        let sql = match self {
+        match self {
             Self::Postgres(_) => {
-                "SELECT count(*) AS n FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+                let sql = "SELECT count(*) AS n FROM pg_stat_activity WHERE datname = current_database() \
+                           AND wait_event_type = 'Lock'";
+                self.rows(sql).await[0]["n"].as_deref().and_then(|count| count.parse().ok()).expect("a count")
             }
-            Self::MySql(_) => {
-                "SELECT count(*) AS n FROM information_schema.PROCESSLIST p JOIN information_schema.INNODB_TRX x \
-                 ON x.trx_mysql_thread_id = p.ID WHERE p.DB = database() AND x.trx_state = 'LOCK WAIT'"
-            }
-        };
-        self.rows(sql).await[0]["n"].as_deref().and_then(|count| count.parse().ok()).expect("a count")
+            Self::MySql(database) => database.waiting().await,
+        }
     }
 
     /// Another session keeps everybody from writing to `table` as long as what it gives is not dropped.
