@@ -12,8 +12,10 @@ use settle_testkit::clickhouse::Client;
 use settle_testkit::proxy::{self, Plan, Proxy};
 use settle_testkit::services::ClickHouseAddress;
 use settle_testkit::suite::{
-    Column, Contents, Destination, Fault, Form, Kind, Live, Need, PRECIOUS, RowKey, Rules, Stand, Table, text,
+    Column, Contents, Destination, Fault, Form, Kind, Live, Need, RowKey, Rules, Stand, Table, text,
 };
+
+use super::forms::precious;
 
 /// Settle's columns, as it makes them.
 const ADDED: &str =
@@ -245,15 +247,7 @@ fn made(table: &Table, form: Form<'_>) -> Vec<String> {
         kept.map(|column| typed(column, column.kind)).collect::<Vec<_>>().join(", ")
     };
     let key = list(table.key());
-    let fill: Vec<String> = table
-        .columns
-        .iter()
-        .map(|column| match column.kind {
-            Kind::Int => format!("7 AS {}", quoted(&column.name)),
-            Kind::Text => format!("'{PRECIOUS}' AS {}", quoted(&column.name)),
-        })
-        .collect();
-    let (all, fill) = (columns(""), fill.join(", "));
+    let (all, fill) = (columns(""), precious(table, quoted));
     match form {
         Form::NeverNegative(checked) => {
             let checked = quoted(checked);

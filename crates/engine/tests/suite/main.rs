@@ -10,6 +10,8 @@
 )]
 
 mod clickhouse;
+mod contents;
+mod forms;
 mod mysql;
 mod postgres;
 mod rules;

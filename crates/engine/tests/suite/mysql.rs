@@ -7,19 +7,26 @@ use std::sync::Mutex;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Row, Value};
 use settle_core::sink::{BoxFuture, Guarantee, Sink};
-use settle_core::version::Version;
 use settle_engine::sinks::mysql::{Address, MySql, MySqlConfig};
 use settle_testkit::mariadb;
 use settle_testkit::proxy::WireProxy;
-use settle_testkit::suite::{
-    Column, Contents, Destination, Fault, Form, Kind, Live, Need, PRECIOUS, RowKey, Rules, Shown, Stand, Table,
-};
+use settle_testkit::suite::{Contents, Destination, Fault, Form, Kind, Need, Rules, Shown, Stand, Table};
 use sha2::{Digest, Sha256};
 
-/// Settle's columns, as it makes them.
-const ADDED: &str = "`_op` VARCHAR(1), `_source_ts_ms` BIGINT, `_version_hi` BIGINT NOT NULL DEFAULT 0, \
-                     `_version_lo` BIGINT NOT NULL DEFAULT 0, `_is_deleted` TINYINT(1) NOT NULL DEFAULT 0";
-const OPTIONS: &str = "ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin";
+use super::contents::contents;
+use super::forms::{Words, made};
+
+const WORDS: Words = Words {
+    quoted,
+    typed: |kind, is_key| match (kind, is_key) {
+        (Kind::Int, true) => "BIGINT NOT NULL",
+        (Kind::Text, true) => "VARCHAR(60) NOT NULL",
+        _ => column_type(kind, is_key),
+    },
+    added: "`_op` VARCHAR(1), `_source_ts_ms` BIGINT, `_version_hi` BIGINT NOT NULL DEFAULT 0, \
+            `_version_lo` BIGINT NOT NULL DEFAULT 0, `_is_deleted` TINYINT(1) NOT NULL DEFAULT 0",
+    options: " ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin",
+};
 
 struct Server;
 
@@ -95,45 +102,23 @@ impl Database {
         self.inner.rows(&sql).await.into_iter().map(|mut row| row.remove(0).unwrap()).collect()
     }
 
-    /// Every row of a table with its columns' names; none where it does not exist.
-    async fn rows(&self, table: &str) -> Option<(Vec<String>, Vec<Vec<Value>>)> {
+    /// Every row of a table; none where it does not exist.
+    async fn rows(&self, table: &str) -> Vec<Shown> {
         if !self.tables(self.inner.name()).await.contains(table) {
-            return None;
+            return Vec::new();
         }
         let mut connection = self.inner.connect().await;
         let mut answer = connection.exec_iter(format!("SELECT * FROM {}", quoted(table)), ()).await.unwrap();
-        let names = answer.columns_ref().iter().map(|column| column.name_str().into_owned()).collect();
+        let names: Vec<String> = answer.columns_ref().iter().map(|column| column.name_str().into_owned()).collect();
         let rows: Vec<Row> = answer.collect().await.unwrap();
         drop(answer);
         connection.disconnect().await.unwrap();
-        Some((names, rows.into_iter().map(Row::unwrap).collect()))
+        let shown = |row: Row| names.iter().cloned().zip(row.unwrap().into_iter().map(text)).collect();
+        rows.into_iter().map(shown).collect()
     }
 
     async fn contents_now(&self, table: &Table) -> Contents {
-        let mut contents = Contents::default();
-        if let Some((names, rows)) = self.rows(&tombstones(table)).await {
-            for row in rows {
-                contents.deleted.insert(key(table, &names, &row), version(&names, &row));
-            }
-        }
-        let Some((names, rows)) = self.rows(&table.name).await else { return contents };
-        for row in rows {
-            let (key, version) = (key(table, &names, &row), version(&names, &row));
-            if matches!(value(&names, &row, "_is_deleted"), Some(Value::Int(1))) {
-                let known = contents.deleted.entry(key).or_insert(version);
-                *known = version.max(*known);
-                continue;
-            }
-            let shown: Shown = names
-                .iter()
-                .zip(&row)
-                .filter(|(name, _)| !name.starts_with('_'))
-                .map(|(name, v)| (name.clone(), text(v)))
-                .collect();
-            contents.live.insert(key, Live { version, columns: shown });
-        }
-        contents.deleted.retain(|key, _| !contents.live.contains_key(key));
-        contents
+        contents(table, self.rows(&table.name).await, &self.rows(&tombstones(table)).await, "1")
     }
 
     /// Copies every table of one database into another, and drops what only that has.
@@ -165,27 +150,11 @@ fn quoted(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 
-fn value<'r>(names: &[String], row: &'r [Value], name: &str) -> Option<&'r Value> {
-    names.iter().position(|known| known == name).map(|at| &row[at])
-}
-
-fn key(table: &Table, names: &[String], row: &[Value]) -> RowKey {
-    table.key().map(|column| value(names, row, &column.name).and_then(text).unwrap()).collect()
-}
-
-fn version(names: &[String], row: &[Value]) -> Version {
-    let half = |name| match value(names, row, name) {
-        Some(Value::Int(half)) => half.cast_unsigned(),
-        other => panic!("{name} is {other:?}"),
-    };
-    Version::from_halves(half("_version_hi"), half("_version_lo"))
-}
-
-fn text(value: &Value) -> Option<String> {
+fn text(value: Value) -> Option<String> {
     match value {
         Value::NULL => None,
         Value::Int(number) => Some(number.to_string()),
-        Value::Bytes(text) => Some(String::from_utf8(text.clone()).unwrap()),
+        Value::Bytes(text) => Some(String::from_utf8(text).unwrap()),
         other => panic!("a value that the suite does not write: {other:?}"),
     }
 }
@@ -219,7 +188,7 @@ impl Destination for Database {
 
     fn make<'a>(&'a self, table: &'a Table, form: Form<'a>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            for statement in made(table, form) {
+            for statement in made(&WORDS, table, form) {
                 self.inner.execute(&statement).await;
             }
         })
@@ -263,68 +232,5 @@ impl Destination for Database {
 
     fn restore(&self) -> BoxFuture<'_, ()> {
         Box::pin(async { self.copy_tables(&self.copy(), self.inner.name()).await })
-    }
-}
-
-fn made(table: &Table, form: Form<'_>) -> Vec<String> {
-    let name = quoted(&table.name);
-    let typed = |column: &Column, kind, is_key: bool| {
-        let null = if is_key { " NOT NULL" } else { " NULL" };
-        format!("{} {}{null}", quoted(&column.name), column_type(kind, is_key))
-    };
-    let columns = |left_out: &str| -> String {
-        let kept = table.columns.iter().filter(|column| column.name != left_out);
-        kept.map(|column| typed(column, column.kind, column.is_key)).collect::<Vec<_>>().join(", ")
-    };
-    let key = table.key().map(|column| quoted(&column.name)).collect::<Vec<_>>().join(", ");
-    let fill: Vec<String> = table
-        .columns
-        .iter()
-        .map(|column| match column.kind {
-            Kind::Int => format!("7 AS {}", quoted(&column.name)),
-            Kind::Text => format!("'{PRECIOUS}' AS {}", quoted(&column.name)),
-        })
-        .collect();
-    let (all, fill) = (columns(""), fill.join(", "));
-    match form {
-        Form::NeverNegative(checked) => {
-            let checked = quoted(checked);
-            vec![format!(
-                "CREATE TABLE {name} ({all}, {ADDED}, PRIMARY KEY ({key}), CHECK ({checked} IS NULL OR {checked} >= 0)) \
-                 {OPTIONS}"
-            )]
-        }
-        Form::WithoutVersions => vec![
-            format!("CREATE TABLE {name} ({all}, PRIMARY KEY ({key})) {OPTIONS}"),
-            format!("INSERT INTO {name} SELECT {fill}"),
-        ],
-        Form::KeyedBy(other) => {
-            let column = |column: &Column| typed(column, column.kind, column.is_key || column.name == other);
-            let columns: Vec<String> = table.columns.iter().map(column).collect();
-            vec![format!(
-                "CREATE TABLE {name} ({}, {ADDED}, PRIMARY KEY ({})) {OPTIONS}",
-                columns.join(", "),
-                quoted(other)
-            )]
-        }
-        Form::UniqueToo(unique) => {
-            let column = |column: &Column| typed(column, column.kind, column.is_key || column.name == unique);
-            let columns: Vec<String> = table.columns.iter().map(column).collect();
-            vec![format!(
-                "CREATE TABLE {name} ({}, {ADDED}, PRIMARY KEY ({key}), UNIQUE ({})) {OPTIONS}",
-                columns.join(", "),
-                quoted(unique)
-            )]
-        }
-        Form::Without(column) => {
-            vec![format!("CREATE TABLE {name} ({}, {ADDED}, PRIMARY KEY ({key})) {OPTIONS}", columns(column))]
-        }
-        Form::Holding(other, kind) => {
-            let column =
-                |column: &Column| typed(column, if column.name == other { kind } else { column.kind }, column.is_key);
-            let columns: Vec<String> = table.columns.iter().map(column).collect();
-            vec![format!("CREATE TABLE {name} ({}, {ADDED}, PRIMARY KEY ({key})) {OPTIONS}", columns.join(", "))]
-        }
-        Form::View => vec![format!("CREATE VIEW {name} AS SELECT {fill}")],
     }
 }

@@ -6,19 +6,23 @@ use std::sync::Mutex;
 use std::thread;
 
 use settle_core::sink::{BoxFuture, Guarantee, Sink};
-use settle_core::version::Version;
 use settle_engine::sinks::postgres::{Address, Postgres, PostgresConfig};
 use settle_testkit::kafka::unique;
 use settle_testkit::proxy::WireProxy;
 use settle_testkit::services;
-use settle_testkit::suite::{
-    Column, Contents, Destination, Fault, Form, Kind, Live, Need, PRECIOUS, RowKey, Rules, Shown, Stand, Table,
-};
+use settle_testkit::suite::{Contents, Destination, Fault, Form, Kind, Need, Rules, Shown, Stand, Table};
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
-/// Settle's columns, as it makes them.
-const ADDED: &str = "\"_op\" text, \"_source_ts_ms\" bigint, \"_version_hi\" bigint NOT NULL DEFAULT 0, \
-                     \"_version_lo\" bigint NOT NULL DEFAULT 0, \"_is_deleted\" boolean NOT NULL DEFAULT false";
+use super::contents::contents;
+use super::forms::{Words, made};
+
+const WORDS: Words = Words {
+    quoted,
+    typed: column_type,
+    added: "\"_op\" text, \"_source_ts_ms\" bigint, \"_version_hi\" bigint NOT NULL DEFAULT 0, \
+            \"_version_lo\" bigint NOT NULL DEFAULT 0, \"_is_deleted\" boolean NOT NULL DEFAULT false",
+    options: "",
+};
 
 struct Server;
 
@@ -151,38 +155,16 @@ impl Schema {
     }
 
     async fn contents_now(&self, table: &Table) -> Contents {
-        let mut contents = Contents::default();
-        if let Some(tombstones) = self.tombstones(table).await {
-            for row in self.rows(&tombstones).await {
-                contents.deleted.insert(key(table, &row), version(&row));
-            }
-        }
-        for row in self.rows(&table.name).await {
-            let (key, version) = (key(table, &row), version(&row));
-            if row.get("_is_deleted").is_some_and(|flag| flag.as_deref() == Some("t")) {
-                let known = contents.deleted.entry(key).or_insert(version);
-                *known = version.max(*known);
-                continue;
-            }
-            let columns = row.into_iter().filter(|(name, _)| !name.starts_with('_')).collect();
-            contents.live.insert(key, Live { version, columns });
-        }
-        contents.deleted.retain(|key, _| !contents.live.contains_key(key));
-        contents
+        let tombstones = match self.tombstones(table).await {
+            Some(tombstones) => self.rows(&tombstones).await,
+            None => Vec::new(),
+        };
+        contents(table, self.rows(&table.name).await, &tombstones, "t")
     }
 }
 
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-fn key(table: &Table, row: &Shown) -> RowKey {
-    table.key().map(|column| row[&column.name].clone().unwrap()).collect()
-}
-
-fn version(row: &Shown) -> Version {
-    let half = |name: &str| row[name].as_deref().unwrap().parse().unwrap();
-    Version::from_halves(half("_version_hi"), half("_version_lo"))
 }
 
 fn column_type(kind: Kind, _: bool) -> &'static str {
@@ -213,7 +195,7 @@ impl Destination for Schema {
     }
 
     fn make<'a>(&'a self, table: &'a Table, form: Form<'a>) -> BoxFuture<'a, ()> {
-        Box::pin(async move { self.client.batch_execute(&made(table, form)).await.unwrap() })
+        Box::pin(async move { self.client.batch_execute(&made(&WORDS, table, form).join("; ")).await.unwrap() })
     }
 
     fn purge_deletes<'a>(&'a self, table: &'a Table) -> BoxFuture<'a, ()> {
@@ -273,44 +255,5 @@ impl Destination for Schema {
                 self.client.batch_execute(&put_back).await.unwrap();
             }
         })
-    }
-}
-
-fn made(table: &Table, form: Form<'_>) -> String {
-    let name = quoted(&table.name);
-    let typed = |column: &Column, kind| format!("{} {}", quoted(&column.name), column_type(kind, column.is_key));
-    let columns = |left_out: &str| -> Vec<String> {
-        table.columns.iter().filter(|column| column.name != left_out).map(|column| typed(column, column.kind)).collect()
-    };
-    let key = table.key().map(|column| quoted(&column.name)).collect::<Vec<_>>().join(", ");
-    let fill: Vec<String> = table
-        .columns
-        .iter()
-        .map(|column| match column.kind {
-            Kind::Int => format!("7 AS {}", quoted(&column.name)),
-            Kind::Text => format!("'{PRECIOUS}' AS {}", quoted(&column.name)),
-        })
-        .collect();
-    let (all, fill) = (columns("").join(", "), fill.join(", "));
-    match form {
-        Form::NeverNegative(checked) => {
-            format!("CREATE TABLE {name} ({all}, {ADDED}, PRIMARY KEY ({key}), CHECK ({} >= 0))", quoted(checked))
-        }
-        Form::WithoutVersions => {
-            format!("CREATE TABLE {name} ({all}, PRIMARY KEY ({key})); INSERT INTO {name} SELECT {fill}")
-        }
-        Form::KeyedBy(other) => format!("CREATE TABLE {name} ({all}, {ADDED}, PRIMARY KEY ({}))", quoted(other)),
-        Form::UniqueToo(unique) => {
-            format!("CREATE TABLE {name} ({all}, {ADDED}, PRIMARY KEY ({key}), UNIQUE ({}))", quoted(unique))
-        }
-        Form::Without(column) => {
-            format!("CREATE TABLE {name} ({}, {ADDED}, PRIMARY KEY ({key}))", columns(column).join(", "))
-        }
-        Form::Holding(other, kind) => {
-            let column = |column: &Column| typed(column, if column.name == other { kind } else { column.kind });
-            let columns: Vec<String> = table.columns.iter().map(column).collect();
-            format!("CREATE TABLE {name} ({}, {ADDED}, PRIMARY KEY ({key}))", columns.join(", "))
-        }
-        Form::View => format!("CREATE VIEW {name} AS SELECT {fill}"),
     }
 }
