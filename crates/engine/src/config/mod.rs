@@ -5,6 +5,7 @@
 //! fix, and not in the middle of a run.
 
 pub mod dlq;
+pub mod duration;
 mod error;
 mod raw;
 pub mod secret;
