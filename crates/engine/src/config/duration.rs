@@ -18,6 +18,20 @@ pub fn read(text: &str) -> Result<Duration, String> {
     number.checked_mul(ms).map(Duration::from_millis).ok_or_else(|| "the time is too long".to_owned())
 }
 
+const UNITS: [(u64, &str); 5] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
+
+/// Milliseconds in the greatest unit that says them exactly, as [`read`] takes it.
+pub(crate) fn text(ms: u64) -> String {
+    let (unit, name) = UNITS.into_iter().find(|(unit, _)| ms >= *unit && ms.is_multiple_of(*unit)).unwrap_or((1, "ms"));
+    format!("{}{name}", ms / unit)
+}
+
+/// At least so many milliseconds, in a unit that people would use.
+pub(crate) fn text_rounded_up(ms: u64) -> String {
+    let (unit, _) = UNITS.into_iter().find(|(unit, _)| ms >= *unit).unwrap_or((1, "ms"));
+    text(ms.div_ceil(unit).saturating_mul(unit))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,5 +44,14 @@ mod tests {
         for text in ["10", "s", "", "1w", "-1s", "1.5h", "99999999999999999d"] {
             assert!(read(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_time_is_told_as_it_would_be_written() {
+        for written in ["45d", "25h", "90m", "1s", "1500ms", "0ms"] {
+            assert_eq!(text(u64::try_from(read(written).unwrap().as_millis()).unwrap()), written);
+        }
+        assert_eq!(text_rounded_up(14 * 86_400_000 + 1), "15d");
+        assert_eq!(text_rounded_up(3_600_001), "2h");
     }
 }

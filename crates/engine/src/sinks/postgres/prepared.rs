@@ -232,12 +232,13 @@ async fn prepare_graves(
         }
     }
     let Some(mut known) = known else { return Ok(None) };
-    if known.column(&plan.meta.written_ms).is_none() && target.create && validate::is_table(&known) {
+    let is_purged = target.tombstone_retention.is_some();
+    let is_undated = known.column(&plan.meta.written_ms).is_none();
+    if is_purged && is_undated && target.create && validate::is_table(&known) {
         let operation = format!("add Settle's column to table \"{name}\"");
         session.connection().run(&operation, &ddl::add_written(plan, schema, &name)).await?;
         known = describe(session.connection(), schema, &name).await?.unwrap_or(known);
     }
-    let is_purged = target.tombstone_retention.is_some();
     findings.extend(validate::graves(plan, &table.name, &known, &columns, is_purged));
     let written = known.column(&plan.meta.written_ms).map(|column| column.name.clone());
     Ok(Some(GravesTable { name, fingerprint: known.fingerprint, written }))

@@ -18,7 +18,7 @@ pub(super) async fn purge(
     retention: Duration,
 ) -> Outcome<Purged> {
     if state.target.create && !tombstones::is_indexed(session, graves).await? {
-        let operation = format!("index \"{}\" by when its rows were written", graves.table);
+        let operation = tombstones::indexing(graves);
         session.connection().run(&operation, &own::alone(&state.config.schema)).await?;
         // Another instance may have made it meanwhile.
         if !tombstones::is_indexed(session, graves).await? {
