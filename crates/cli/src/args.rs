@@ -14,10 +14,11 @@ mod simulate;
 mod status;
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use chrono::{DateTime, Utc};
 use clap::{Parser, Subcommand, ValueEnum};
+use settle_engine::config::duration::read as duration;
 
 pub use check::CheckArgs;
 pub use connector::{ConnectorArgs, ConnectorCommand, RegisterArgs, SnapshotArgs, SnapshotType, Switch};
@@ -99,21 +100,6 @@ pub enum ReportFormat {
     Json,
 }
 
-/// Reads `10s`, `500ms`, `2m`, `1h`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let number: u64 = number.parse().map_err(|_| "a time is a number and a unit, as 10s, 500ms, 2m".to_owned())?;
-    let ms = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err("the unit of a time is ms, s, m or h, as in 10s".to_owned()),
-    };
-    number.checked_mul(ms).map(Duration::from_millis).ok_or_else(|| "the time is too long".to_owned())
-}
-
 /// A point in time, or how long ago.
 fn moment(text: &str) -> Result<DateTime<Utc>, String> {
     if let Ok(moment) = DateTime::parse_from_rfc3339(text) {
@@ -145,14 +131,6 @@ mod tests {
             assert!(is_taken(&format!("settle {line}")), "{line}");
         }
         assert!(is_taken("settle replay --from t:0:1 --to t:0:2"));
-    }
-
-    #[test]
-    fn times_have_units() {
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
-        assert!(duration("10").is_err());
-        assert!(duration("s").is_err());
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub fn execute(path: &Path, args: &ReplayArgs) -> Exit {
     exit::by_config(path, async |config| replay(config, args).await)
 }
 
-async fn replay(mut config: Config, args: &ReplayArgs) -> Exit {
+async fn replay(config: Config, args: &ReplayArgs) -> Exit {
     if let Err(exit) = run::look_at_dead_letters(&config).await {
         return exit;
     }
@@ -37,7 +37,7 @@ async fn replay(mut config: Config, args: &ReplayArgs) -> Exit {
     }
     // Where the destination keeps places of groups, these are not the pipeline's.
     let group = throwaway(&config.source.group, "replay", 1);
-    config.source.group.clone_from(&group);
+    let config = config.beside(group.clone());
     let source = match inspection::range(&config, spans) {
         Ok(source) => source,
         Err(error) => return fail(exit::of_source(&error), &error),

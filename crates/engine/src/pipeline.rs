@@ -117,6 +117,7 @@ pub(crate) fn reads(config: &Config) -> Reads {
             properties,
             revoke_deadline: REVOKE_DEADLINE,
             bounded: None,
+            tombstone_retention: config.target.tombstone_retention,
         }),
         Origin::File { paths, topics, topic_id } => Reads::Capture(CaptureConfig { paths, topics, group, topic_id }),
         Origin::Stdin { topics, topic_id } => {

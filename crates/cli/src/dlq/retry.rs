@@ -1,5 +1,7 @@
 //! `settle dlq retry`
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use settle_core::sink::{Guarantee, SinkError};
 use settle_engine::config::Config;
 use settle_engine::dead_letter::retry::{Fate, Retried, retry};
@@ -36,11 +38,10 @@ pub(super) async fn run(
         return Ok(Exit::Done);
     }
     // Who opens partitions fences whoever of its group opened them before: not the pipeline that runs.
-    let mut beside = config.clone();
-    beside.source.group = throwaway(&config.source.group, "retry", 1);
+    let beside = config.clone().beside(throwaway(&config.source.group, "retry", 1));
     let mut sink = pipeline::sink(&beside)?;
     let guarantee = sink.guarantee();
-    let (retried, error) = match retry(&mut *sink, letters, &meant).await {
+    let (retried, error) = match retry(&mut *sink, letters, &meant, purged_before(config)).await {
         Ok(retried) => (retried, None),
         Err((retried, error)) => (retried, Some(error)),
     };
@@ -54,6 +55,14 @@ pub(super) async fn run(
         log.resolve(settled, Resolution::Retried).await?;
     }
     Ok(report(letters, &retried, settled.len(), meant.len(), guarantee, error.as_ref()))
+}
+
+/// The moment from before which the tombstone of a row may be purged, milliseconds since 1970. An hour
+/// more, since clocks differ.
+fn purged_before(config: &Config) -> Option<i64> {
+    let retention = config.target.tombstone_retention?.saturating_sub(Duration::from_secs(3_600));
+    let before = SystemTime::now().checked_sub(retention)?.duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(before.as_millis()).ok()
 }
 
 fn report(

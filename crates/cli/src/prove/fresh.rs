@@ -49,8 +49,7 @@ async fn in_scratch(
     shutdown: Shutdown,
 ) -> Result<Exit, Exit> {
     let of_sink = |error: SinkError| fail(exit::of_sink(&error), &error);
-    let mut into = scratch.config.clone();
-    into.source.group = pass::throwaway(&config.source.group, "prove", 1);
+    let into = scratch.config.clone().beside(pass::throwaway(&config.source.group, "prove", 1));
     let tables = Arc::new(Mutex::new(Vec::new()));
     let sink = pipeline::sink(&into).map_err(of_sink)?;
     let guarantee = sink.guarantee();

@@ -85,8 +85,7 @@ async fn replay(
     shutdown: Shutdown,
     (number, times): (u32, u32),
 ) -> Result<bool, Exit> {
-    let mut as_another = config.clone();
-    as_another.source.group = pass::throwaway(&config.source.group, "prove", number);
+    let mut as_another = config.clone().beside(pass::throwaway(&config.source.group, "prove", number));
     // What the live destination lacks is told, and not made.
     as_another.target.create = false;
     let sink = pipeline::sink(&as_another).map_err(|error| fail(exit::of_sink(&error), &error))?;

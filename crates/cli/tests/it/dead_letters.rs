@@ -313,6 +313,21 @@ async fn a_queue_that_was_deleted_is_made_anew_with_a_warning() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_letter_that_is_older_than_tombstones_are_kept_brings_no_row_back() {
+    let big = (Some(r#"{"id":2}"#.to_owned()), Some(envelope("u", 2, 3_000_000_000, 16)));
+    let line = Line::of_capture(false, &vec![good(1, 10, 10), big]).await;
+    line.one_by_one();
+    assert_eq!(line.run().dead_lettered, 1);
+    line.mend().await;
+    line.stage.reconfigure("[sink]\n", "[sink]\ntombstone_retention = \"45d\"\n");
+    let (code, said) = line.dlq(&["retry"]);
+    assert!(code == 5 && said.contains("stays: shop:0:1: it is older than tombstones are kept"), "{said}");
+    assert_eq!(line.rows().await, json!([{"id": "1", "n": "10"}]));
+    line.stage.reconfigure("tombstone_retention = \"45d\"\n", "");
+    assert_eq!(line.dlq(&["retry"]).0, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_retry_after_the_table_was_mended_brings_the_row_unless_a_newer_one_is_there() {
     for into_clickhouse in [false, true] {
         let big = |id: u64, lsn: u64| (Some(format!(r#"{{"id":{id}}}"#)), Some(envelope("u", id, 3_000_000_000, lsn)));

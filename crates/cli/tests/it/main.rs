@@ -27,6 +27,7 @@ mod lost_rows;
 mod new_logs;
 mod prove;
 mod queue_places;
+mod retention;
 mod set_up;
 mod shop;
 mod simulate;

@@ -2,16 +2,17 @@
 //! them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use settle_core::lane::LoneTombstones;
 use settle_core::position::Offset;
 
 use super::count;
-use crate::config::SourceConfig;
+use crate::config::{SourceConfig, duration};
 use crate::finding::Finding;
 use crate::kafka::{Keeping, TopicOutlook};
 use crate::sampling::{Sample, Seen};
-use crate::source::Assignment;
+use crate::source::{Assignment, SourceError};
 use crate::{capture, kafka};
 
 /// Ends of up to so many partitions are shown each.
@@ -46,7 +47,12 @@ pub(crate) fn places_of(topic: &TopicOutlook) -> impl Iterator<Item = Place> {
 }
 
 /// What is found of Kafka topics.
-pub(crate) fn of_kafka(outlook: &kafka::Outlook, sample: &Sample, config: &SourceConfig) -> Vec<Finding> {
+pub(crate) fn of_kafka(
+    outlook: &kafka::Outlook,
+    sample: &Sample,
+    config: &SourceConfig,
+    tombstone_retention: Option<Duration>,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     for topic in &outlook.topics {
         let ends: Vec<(Offset, Offset)> = topic.partitions.iter().map(|part| (part.first, part.end)).collect();
@@ -70,6 +76,7 @@ pub(crate) fn of_kafka(outlook: &kafka::Outlook, sample: &Sample, config: &Sourc
         if let Some(keeping) = &topic.keeping {
             findings.extend(keeps(&topic.name, keeping, config.lone_tombstones));
         }
+        findings.extend(outlived(topic, tombstone_retention).as_ref().map(Finding::of_source));
     }
     let places: Vec<Place> = outlook.topics.iter().flat_map(places_of).collect();
     if !places.is_empty() {
@@ -88,7 +95,12 @@ pub(crate) fn of_kafka(outlook: &kafka::Outlook, sample: &Sample, config: &Sourc
 }
 
 /// What is found of captures.
-pub(crate) fn of_captures(outlook: &capture::Outlook, sample: &Sample, config: &SourceConfig) -> Vec<Finding> {
+pub(crate) fn of_captures(
+    outlook: &capture::Outlook,
+    sample: &Sample,
+    config: &SourceConfig,
+    tombstone_retention: Option<Duration>,
+) -> Vec<Finding> {
     let mut topics: BTreeMap<&str, Vec<(Offset, Offset)>> = BTreeMap::new();
     for part in &outlook.partitions {
         topics.entry(&part.assignment.partition.topic).or_default().push((part.first, part.end));
@@ -98,11 +110,27 @@ pub(crate) fn of_captures(outlook: &capture::Outlook, sample: &Sample, config: &
         findings.push(Finding::note(of_topic(topic, ends, sample.seen.get(*topic))));
     }
     findings.extend(outlook.refused.iter().chain(&outlook.unwritable).map(Finding::of_source));
+    findings.extend(tombstone_retention.map(of_old_captures));
     let places: Vec<Place> = outlook.partitions.iter().map(capture::PartitionOutlook::place).collect();
     if !places.is_empty() {
         findings.push(group(&config.group, &places));
     }
     findings
+}
+
+/// Why a run would refuse to read the topic and purge tombstones of that age.
+pub(crate) fn outlived(topic: &TopicOutlook, tombstone_retention: Option<Duration>) -> Option<SourceError> {
+    kafka::refuse_outlived(&topic.name, topic.keeping.as_ref(), tombstone_retention?).err()
+}
+
+/// Nothing says how old a capture is that will be read.
+pub(crate) fn of_old_captures(tombstone_retention: Duration) -> Finding {
+    let ms = u64::try_from(tombstone_retention.as_millis()).unwrap_or(u64::MAX);
+    Finding::note(format!(
+        "tombstones are purged when they are older than {}: see to it that no capture that is read holds older records, \
+         which could bring deleted rows back",
+        duration::text(ms)
+    ))
 }
 
 impl capture::PartitionOutlook {
@@ -255,7 +283,8 @@ mod tests {
 
     #[test]
     fn what_the_broker_keeps_may_cost_changes() {
-        let keeping = |policy: &str, ms| Keeping { cleanup_policy: policy.to_owned(), retention_ms: ms };
+        let keeping =
+            |policy: &str, ms| Keeping { cleanup_policy: policy.to_owned(), retention_ms: ms, segment_ms: None };
         let found = |keeping: &Keeping, lone| keeps("t", keeping, lone).len();
         assert_eq!(found(&keeping("delete", Some(604_800_000)), LoneTombstones::Refuse), 0);
         assert_eq!(found(&keeping("delete", Some(3_600_000)), LoneTombstones::Refuse), 1);

@@ -108,14 +108,18 @@ async fn of_kafka(config: KafkaConfig, limit: usize) -> Result<(kafka::Outlook, 
 }
 
 fn of_source(outlook: &Outlook, sample: &Sample, config: &Config) -> Vec<Finding> {
+    let retention = config.target.tombstone_retention;
     match outlook {
-        Outlook::Kafka(outlook) => log::of_kafka(outlook, sample, &config.source),
-        Outlook::Capture(outlook) => log::of_captures(outlook, sample, &config.source),
+        Outlook::Kafka(outlook) => log::of_kafka(outlook, sample, &config.source, retention),
+        Outlook::Capture(outlook) => log::of_captures(outlook, sample, &config.source, retention),
         Outlook::Away(error) => vec![Finding::of_source(error)],
-        Outlook::Unread => vec![Finding::warning(
-            "standard input is not looked at: a run reads it, and it can be read once only",
-            "to check the records too, write them to a file, and name it with kind = \"file\" in [source]",
-        )],
+        Outlook::Unread => {
+            let unread = Finding::warning(
+                "standard input is not looked at: a run reads it, and it can be read once only",
+                "to check the records too, write them to a file, and name it with kind = \"file\" in [source]",
+            );
+            std::iter::once(unread).chain(retention.map(log::of_old_captures)).collect()
+        }
     }
 }
 
@@ -135,6 +139,9 @@ pub async fn refusals(config: &Config) -> Vec<String> {
             let Ok(outlook) = kafka::outlook(kafka).await else { return refused };
             let parts = outlook.topics.iter().flat_map(|topic| &topic.partitions);
             refused.extend(parts.filter_map(|part| part.assignment.as_ref().err()).map(ToString::to_string));
+            let retention = config.target.tombstone_retention;
+            let outlived = outlook.topics.iter().filter_map(|topic| log::outlived(topic, retention));
+            refused.extend(outlived.map(|error| error.to_string()));
             places.extend(outlook.topics.iter().flat_map(places_of));
         }
     }

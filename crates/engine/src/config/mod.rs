@@ -5,6 +5,7 @@
 //! fix, and not in the middle of a run.
 
 pub mod dlq;
+pub mod duration;
 mod error;
 mod raw;
 pub mod secret;
@@ -59,6 +60,16 @@ impl Config {
     }
 }
 
+impl Config {
+    /// The same pipeline as another group, beside its own progress: what is read again purges nothing.
+    #[must_use]
+    pub fn beside(mut self, group: String) -> Self {
+        self.source.group = group;
+        self.target.tombstone_retention = None;
+        self
+    }
+}
+
 /// A column of a batch counts its bytes in 31 bits, and hexadecimal text is longer than the base64
 /// that it came as.
 const MAX_BATCH_BYTES: usize = 1 << 30;
@@ -90,6 +101,42 @@ mod tests {
             "[source]\nkind = \"file\"\npath = \"a.jsonl\"\n[sink]\nkind = \"sqlite\"\npath = \"a.db\"\n{sink}\n[batch]\n{batch}\n"
         );
         Config::parse(&text, "settle.toml", Path::new("")).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn how_long_tombstones_are_kept_is_a_time_and_no_matter_of_clickhouse() {
+        let read = |sink: &str| {
+            let text = format!("[source]\nkind = \"file\"\npath = \"a.jsonl\"\n[sink]\n{sink}\n");
+            Config::parse(&text, "settle.toml", Path::new("")).map_err(|error| error.to_string())
+        };
+        let of_sqlite = |more: &str| read(&format!("kind = \"sqlite\"\npath = \"a.db\"\n{more}"));
+        assert_eq!(of_sqlite("").unwrap().target.tombstone_retention, None);
+        let config = of_sqlite("tombstone_retention = \"45d\"").unwrap();
+        assert_eq!(config.target.tombstone_retention, Some(std::time::Duration::from_secs(45 * 86_400)));
+        assert_eq!(config.beside("replay".to_owned()).target.tombstone_retention, None);
+        for (text, told) in [
+            (
+                "\"45\"",
+                "settle.toml line 7: [sink] tombstone_retention = \"45\": the unit of a time is ms, s, m, h or d",
+            ),
+            (
+                "\"0d\"",
+                "settle.toml line 7: [sink] tombstone_retention must be longer than the source keeps its records",
+            ),
+            ("\"300000000000d\"", "the time is too long"),
+            ("\"110000000000d\"", "tombstone_retention must be longer"),
+        ] {
+            let error = of_sqlite(&format!("tombstone_retention = {text}")).unwrap_err();
+            assert!(error.contains(told), "{text}: {error}");
+        }
+        let clickhouse = "kind = \"clickhouse\"\nurl = \"http://a:1\"\ndatabase = \"d\"\n";
+        let error = read(&format!("{clickhouse}tombstone_retention = \"45d\"")).unwrap_err();
+        assert!(
+            error.contains("line 8: [sink] tombstone_retention does not belong to kind = \"clickhouse\""),
+            "{error}"
+        );
+        let error = read(&format!("{clickhouse}[sink.meta]\nwritten_ms = \"w\"")).unwrap_err();
+        assert!(error.contains("[sink.meta] written_ms does not belong to kind = \"clickhouse\""), "{error}");
     }
 
     #[test]

@@ -58,6 +58,7 @@ pub(crate) struct Sink {
     pub evolution: Option<String>,
     pub deletes: Option<String>,
     pub on_resnapshot: Option<String>,
+    pub tombstone_retention: Option<String>,
     #[serde(default)]
     pub meta: Meta,
 }
@@ -69,6 +70,7 @@ pub(crate) struct Meta {
     pub source_ts_ms: Option<String>,
     pub is_deleted: Option<String>,
     pub version: Option<String>,
+    pub written_ms: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

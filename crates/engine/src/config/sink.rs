@@ -133,6 +133,7 @@ fn foreign(raw: &raw::Sink) -> Vec<&'static str> {
         ("key_folding", raw.key_folding.is_some(), &["mysql"]),
         ("foreign_keys", raw.foreign_keys.is_some(), &["postgres"]),
         ("lock_timeout_ms", raw.lock_timeout_ms.is_some(), &["mysql", "postgres"]),
+        ("tombstone_retention", raw.tombstone_retention.is_some(), &["mysql", "postgres", "sqlite"]),
     ];
     let others = keys.into_iter().filter(|(_, _, kinds)| !kinds.contains(&raw.kind.as_str()));
     named(&others.map(|(key, is_set, _)| (key, is_set)).collect::<Vec<_>>())

@@ -1,12 +1,13 @@
 //! What every sink that keeps tables is told about them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use settle_core::change::TableName;
 use settle_core::schema::Conventions;
 
 use super::source::choice;
-use super::{SinkConfig, raw};
+use super::{SinkConfig, duration, raw};
 
 /// How a delete leaves the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,8 @@ pub struct MetaNames {
     pub is_deleted: String,
     /// ClickHouse: one UInt128. SQL sinks append `_hi` and `_lo`.
     pub version: String,
+    /// When a tombstone was written; in `<table>__tombstones` only.
+    pub written_ms: String,
 }
 
 impl Default for MetaNames {
@@ -59,6 +62,7 @@ impl Default for MetaNames {
             source_ts_ms: "_source_ts_ms".into(),
             is_deleted: "_is_deleted".into(),
             version: "_version".into(),
+            written_ms: "_written_ms".into(),
         }
     }
 }
@@ -91,6 +95,8 @@ pub struct Target {
     pub deletes: Option<Deletes>,
     /// Rows that a full snapshot taken again does not refresh, in tables whose rule does not say.
     pub on_resnapshot: OnResnapshot,
+    /// How old the version that a hard delete leaves must be to be purged; none ever is where none.
+    pub tombstone_retention: Option<Duration>,
     /// Names of the added columns.
     pub meta: MetaNames,
     /// New columns in the middle of a topic.
@@ -169,22 +175,38 @@ pub(crate) fn check(raw: &raw::Config, sink: &SinkConfig) -> Result<Target, Stri
     if fallback == Some(Deletes::Hard) && matches!(sink, SinkConfig::ClickHouse { .. }) {
         return Err(HARD_IN_CLICKHOUSE.to_owned());
     }
+    let tombstone_retention = raw.sink.tombstone_retention.as_deref().map(tombstone_retention).transpose()?;
     let names = MetaNames::default();
     let meta = &raw.sink.meta;
+    if meta.written_ms.is_some() && matches!(sink, SinkConfig::ClickHouse { .. }) {
+        return Err("[sink.meta] written_ms does not belong to kind = \"clickhouse\"; remove it".to_owned());
+    }
     Ok(Target {
         tables,
         deletes: fallback,
         on_resnapshot: on_resnapshot.unwrap_or_default(),
+        tombstone_retention,
         meta: MetaNames {
             op: meta.op.clone().unwrap_or(names.op),
             source_ts_ms: meta.source_ts_ms.clone().unwrap_or(names.source_ts_ms),
             is_deleted: meta.is_deleted.clone().unwrap_or(names.is_deleted),
             version: meta.version.clone().unwrap_or(names.version),
+            written_ms: meta.written_ms.clone().unwrap_or(names.written_ms),
         },
         evolution: evolution.unwrap_or_default(),
         create,
         conventions: super::source::conventions(&raw.source)?,
     })
+}
+
+fn tombstone_retention(text: &str) -> Result<Duration, String> {
+    match duration::read(text) {
+        Ok(retention) if !retention.is_zero() && i64::try_from(retention.as_millis()).is_ok() => Ok(retention),
+        Ok(_) => {
+            Err("[sink] tombstone_retention must be longer than the source keeps its records, as \"45d\"".to_owned())
+        }
+        Err(why) => Err(format!("[sink] tombstone_retention = \"{text}\": {why}")),
+    }
 }
 
 const HARD_IN_CLICKHOUSE: &str = "deletes = \"hard\" is not for ClickHouse: a delete marker must stay to beat late older rows; \

@@ -55,11 +55,13 @@ fn row_of(letter: &Found) -> RowOf {
 }
 
 /// Tries `letters[selected]`; `letters` are all of the pipeline, in order of origin. Ends early where
-/// the destination is away.
+/// the destination is away. Of rows that were deleted the destination may have no tombstones any more that
+/// keep out records from before `purged_before` (milliseconds since 1970).
 pub async fn retry(
     sink: &mut dyn Sink,
     letters: &[Found],
     selected: &[usize],
+    purged_before: Option<i64>,
 ) -> Result<Retried, (Retried, SinkError)> {
     let mut retried = Retried::default();
     let mut states: Vec<Option<Resolution>> = letters.iter().map(|found| found.resolved).collect();
@@ -72,7 +74,7 @@ pub async fn retry(
             group.push(at);
         }
         let mut attempt = match Attempt::open(sink, letters, &group).await {
-            Ok(attempt) => attempt,
+            Ok(attempt) => Attempt { purged_before, ..attempt },
             Err(error) => return Err((retried, error)),
         };
         for chunk in group.chunks(CHUNK) {
@@ -97,6 +99,7 @@ struct Attempt<'a> {
     /// The letters of each row, in order of origin.
     rows: HashMap<RowOf, Vec<usize>>,
     settled: Vec<(Partition, Key, RowOf)>,
+    purged_before: Option<i64>,
 }
 
 impl<'a> Attempt<'a> {
@@ -123,7 +126,7 @@ impl<'a> Attempt<'a> {
         for (at, letter) in letters.iter().enumerate() {
             rows.entry(row_of(letter)).or_default().push(at);
         }
-        Ok(Attempt { sink, letters, topic_id, places, holds, rows, settled: Vec::new() })
+        Ok(Attempt { sink, letters, topic_id, places, holds, rows, settled: Vec::new(), purged_before: None })
     }
 
     /// All at once; one by one where a row among them is refused.
@@ -202,6 +205,18 @@ impl<'a> Attempt<'a> {
             (Event::Change(change), Some(version)) => change.version = version,
             (Event::Truncate(truncate), Some(version)) => truncate.version = version,
             _ => {}
+        }
+        if let Event::Change(change) = &fed.event
+            && !change.is_delete()
+            && let Some(purged_before) = self.purged_before
+            && entry.record.timestamp_ms.is_none_or(|written| written < purged_before)
+        {
+            return Err(
+                "it is older than tombstones are kept ([sink] tombstone_retention), or does not say how old it is: nothing \
+                 would tell whether its row was deleted since; where the row is missing, a new snapshot brings it; then \
+                 drop this letter"
+                    .to_owned(),
+            );
         }
         if let Event::Change(change) = &fed.event
             && change.old_key.is_some()

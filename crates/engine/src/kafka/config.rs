@@ -45,6 +45,8 @@ pub struct KafkaConfig {
     pub revoke_deadline: Duration,
     /// Ends each partition there; none reads for ever.
     pub bounded: Option<Bound>,
+    /// Age at which tombstones are purged: topics that may keep a record for longer are refused.
+    pub tombstone_retention: Option<Duration>,
 }
 
 impl fmt::Debug for KafkaConfig {
@@ -58,6 +60,7 @@ impl fmt::Debug for KafkaConfig {
             .field("properties", &self.properties.keys())
             .field("revoke_deadline", &self.revoke_deadline)
             .field("bounded", &self.bounded)
+            .field("tombstone_retention", &self.tombstone_retention)
             .finish()
     }
 }
@@ -228,6 +231,7 @@ mod tests {
             properties: properties.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
             revoke_deadline: REVOKE_DEADLINE,
             bounded: None,
+            tombstone_retention: None,
         }
     }
 

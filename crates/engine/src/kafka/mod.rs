@@ -21,6 +21,7 @@ mod group;
 mod growth;
 mod health;
 mod intake;
+mod keeping;
 mod outlet;
 mod outlook;
 mod probe;
@@ -35,7 +36,9 @@ mod topic_id;
 mod topics;
 
 pub use config::{Bound, KafkaConfig, REVOKE_DEADLINE};
-pub use outlook::{Keeping, Outlook, PartitionOutlook, TopicOutlook, outlook};
+pub use keeping::Keeping;
+pub(crate) use keeping::refuse_outlived;
+pub use outlook::{Outlook, PartitionOutlook, TopicOutlook, outlook};
 pub use probe::{Probe, ProbedTopic, probe, sample, sample_from};
 pub use range::read;
 pub(crate) use start::move_command;

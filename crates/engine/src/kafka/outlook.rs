@@ -4,8 +4,6 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, OwnedResourceSpecifier, ResourceSpecifier};
-use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaError;
 use settle_core::position::{Offset, Partition, TopicId};
@@ -14,6 +12,7 @@ use super::client::{self, Consumer};
 use super::config::KafkaConfig;
 use super::failure::of_call;
 use super::growth::{self, Committed, Growth};
+use super::keeping::{self, Keeping};
 use super::probe::blocking;
 use super::start::{self, At, PATIENCE};
 use super::topic_id::topic_ids;
@@ -65,32 +64,12 @@ impl PartitionOutlook {
     }
 }
 
-/// How long a topic keeps its records.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Keeping {
-    /// `delete`, `compact`, or both with a comma between.
-    pub cleanup_policy: String,
-    /// Milliseconds; none for ever.
-    pub retention_ms: Option<u64>,
-}
-
-impl Keeping {
-    /// True where records that newer ones of their key replace may go.
-    pub fn compacts(&self) -> bool {
-        self.cleanup_policy.contains("compact")
-    }
-
-    /// True where records go by their age or by the size of the log.
-    pub fn deletes(&self) -> bool {
-        self.cleanup_policy.contains("delete")
-    }
-}
-
 /// Looks at everything that a run would look at before it reads.
 pub async fn outlook(config: KafkaConfig) -> Result<Outlook, SourceError> {
     let asked = config.clone();
     let mut outlook = blocking("looking at the source", move || look(&asked)).await?;
-    let keeping = keeping(&config, &outlook.topics).await;
+    let names: Vec<&str> = outlook.topics.iter().map(|topic| topic.name.as_str()).collect();
+    let keeping = keeping::of_topics(&config, &names).await.unwrap_or_default();
     for topic in &mut outlook.topics {
         topic.keeping = keeping.get(&topic.name).cloned();
     }
@@ -145,25 +124,4 @@ fn committed(
             found => return found.map_err(|error| client::explain(client, config, error)),
         }
     }
-}
-
-/// What the broker keeps of each topic, as far as it tells.
-async fn keeping(config: &KafkaConfig, topics: &[TopicOutlook]) -> BTreeMap<String, Keeping> {
-    let Ok(admin) = config.admin().create::<AdminClient<DefaultClientContext>>() else { return BTreeMap::new() };
-    let wanted: Vec<_> = topics.iter().map(|topic| ResourceSpecifier::Topic(&topic.name)).collect();
-    let options = AdminOptions::new().request_timeout(Some(PATIENCE));
-    let Ok(answers) = admin.describe_configs(&wanted, &options).await else { return BTreeMap::new() };
-    // A topic that we may not describe is an error of its own.
-    answers.into_iter().filter_map(|answer| kept(&answer.ok()?)).collect()
-}
-
-fn kept(resource: &ConfigResource) -> Option<(String, Keeping)> {
-    let OwnedResourceSpecifier::Topic(topic) = &resource.specifier else { return None };
-    let value = |name: &str| resource.entries.iter().find(|entry| entry.name == name)?.value.clone();
-    let keeping = Keeping {
-        cleanup_policy: value("cleanup.policy")?,
-        // -1 stands for ever.
-        retention_ms: value("retention.ms").and_then(|text| text.parse().ok()),
-    };
-    Some((topic.clone(), keeping))
 }

@@ -4,6 +4,7 @@
 //! where the run loop drains and commits before another instance gets them, or *lost*, where
 //! another may have them already and nothing of ours may be committed.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::client;
 use super::context::Rebalance;
+use super::failure::of_call;
 use super::intake::Intake;
+use super::keeping;
 use super::reader::{Away, Reader};
 use super::start::{self, Start};
 use super::thread::TELL_AFTER;
@@ -68,7 +71,11 @@ impl Reader {
     async fn find_starts(&mut self, list: &TopicPartitionList) -> Result<Vec<Start>, Stop> {
         let patience = Instant::now() + TELL_AFTER;
         loop {
-            match start::resolve(&self.consumer, &self.config, self.ends.as_ref(), list) {
+            let found = match start::resolve(&self.consumer, &self.config, self.ends.as_ref(), list) {
+                Ok(starts) => self.refuse_outlived(&starts).await?.map(|()| starts),
+                Err(error) => Err(error),
+            };
+            match found {
                 Ok(starts) => {
                     self.back();
                     return Ok(starts);
@@ -84,6 +91,23 @@ impl Reader {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Refuses topics whose records may outlive the tombstones of their rows.
+    async fn refuse_outlived(&self, starts: &[Start]) -> Result<Result<(), SourceError>, Stop> {
+        let Some(retention) = self.config.tombstone_retention.filter(|_| !starts.is_empty()) else {
+            return Ok(Ok(()));
+        };
+        let topics: BTreeSet<&str> = starts.iter().map(|start| &*start.partition.topic).collect();
+        let topics: Vec<&str> = topics.into_iter().collect();
+        let keeping = match self.attended(keeping::of_topics(&self.config, &topics)).await? {
+            Ok(keeping) => keeping,
+            Err(error) => {
+                let what = "asking how long the topics are kept";
+                return Ok(Err(of_call(what, &self.config.brokers, &error)));
+            }
+        };
+        Ok(topics.iter().try_for_each(|topic| keeping::refuse_outlived(topic, keeping.get(*topic), retention)))
     }
 
     async fn revoke(&mut self, list: &TopicPartitionList) -> Result<(), Stop> {

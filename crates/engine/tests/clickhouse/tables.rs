@@ -116,7 +116,7 @@ async fn names_and_columns_follow_the_rule() {
             rename: [("id".to_owned(), "key".to_owned()), ("v".to_owned(), "value".to_owned())].into(),
             ..TableRule::default()
         };
-        let meta = MetaNames { op: "op".into(), source_ts_ms: "ts".into(), is_deleted: "gone".into(), version: "version".into() };
+        let meta = MetaNames { op: "op".into(), source_ts_ms: "ts".into(), is_deleted: "gone".into(), version: "version".into(), ..MetaNames::default() };
         let target = Target { meta, ..ruled(rule) };
         let events = [event("c", 100, r#"{"id":1}"#, r#"{"id":1,"v":"a","secret":"s"}"#)];
         stage.apply(target.clone(), &batch(&events)).await.unwrap();

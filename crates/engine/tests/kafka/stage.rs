@@ -27,6 +27,7 @@ pub fn config(group: &str, topics: &[&str]) -> KafkaConfig {
         properties: properties.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         revoke_deadline: REVOKE_DEADLINE,
         bounded: None,
+        tombstone_retention: None,
     }
 }
 

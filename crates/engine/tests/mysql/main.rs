@@ -12,4 +12,5 @@ mod keys;
 mod log;
 mod recorded;
 mod tables;
+mod tombstones;
 mod values;

@@ -12,4 +12,5 @@ mod recorded;
 mod replays;
 mod tables;
 mod tls;
+mod tombstones;
 mod values;

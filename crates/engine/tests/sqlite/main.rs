@@ -13,6 +13,7 @@ mod places;
 mod recorded;
 mod replays;
 mod tables;
+mod tombstones;
 mod truncates;
 mod unavailable;
 mod values;

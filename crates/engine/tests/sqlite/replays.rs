@@ -27,7 +27,9 @@ fn a_hard_delete_leaves_its_version_and_a_newer_row_takes_it_away() {
     apply_all(&database, &target(), &log.records[..3], 1);
     assert_eq!(database.count("t"), 0);
     let version = row(&[("id", "1"), ("_version_hi", "30"), ("_version_lo", &((1_i64 << 62) + 30).to_string())]);
-    assert_eq!(database.all("t__tombstones"), [version]);
+    let mut tombstones = database.all("t__tombstones");
+    assert!(tombstones[0].remove("_written_ms").unwrap().is_some());
+    assert_eq!(tombstones, [version]);
     apply_all(&database, &target(), &log.records[4..5], 1);
     assert_eq!((database.count("t"), database.count("t__tombstones")), (1, 0));
 }

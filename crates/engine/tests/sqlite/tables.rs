@@ -41,7 +41,7 @@ fn a_table_is_made_from_the_values_seen() {
     assert_eq!(
         database.one::<String>("SELECT sql FROM sqlite_schema WHERE name = 'shop__tombstones'"),
         "CREATE TABLE \"shop__tombstones\" (\n  \"id\" INTEGER NOT NULL,\n  \"_version_hi\" INTEGER NOT NULL,\n  \
-         \"_version_lo\" INTEGER NOT NULL,\n  PRIMARY KEY (\"id\")\n) STRICT"
+         \"_version_lo\" INTEGER NOT NULL,\n  \"_written_ms\" INTEGER,\n  PRIMARY KEY (\"id\")\n) STRICT"
     );
 }
 

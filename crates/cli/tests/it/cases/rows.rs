@@ -101,7 +101,9 @@ pub fn delete_markers(case: &Case, sink: Sink) -> Outcome {
         return Err(format!("exit {}, rows {:?}", ran.code, stand.table("t")));
     }
     if sink.is_atomic() {
-        return Ok(Verdict::Pass("tombstones are kept for ever; nothing of Settle removes them"));
+        return Ok(Verdict::Pass(
+            "tombstones are kept for ever; Settle removes none unless tombstone_retention says so",
+        ));
     }
     let made_with = |setting: &str| -> Result<_, String> {
         let mut stand = Stand::of(case, sink);

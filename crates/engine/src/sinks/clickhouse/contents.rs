@@ -278,7 +278,7 @@ impl ClickHouseContents {
 
 /// Columns that records are written to, beside the key and what Settle adds, in order of name.
 fn own_columns(table: &Table, wanted: &TargetTable, names: &MetaNames) -> Vec<String> {
-    let MetaNames { op, source_ts_ms, is_deleted, version } = names;
+    let MetaNames { op, source_ts_ms, is_deleted, version, .. } = names;
     let is_ours = |name: &String| [op, source_ts_ms, is_deleted, version].contains(&name) || wanted.key.contains(name);
     let written = table.columns.iter().filter(|column| column.is_written).map(|column| column.name.clone());
     let mut own: Vec<String> = written.filter(|name| !is_ours(name)).collect();

@@ -31,7 +31,7 @@ pub struct CreateTable<'a> {
 impl CreateTable<'_> {
     /// The statement.
     pub(crate) fn sql(&self) -> String {
-        let MetaNames { op, source_ts_ms, is_deleted, version } = self.meta;
+        let MetaNames { op, source_ts_ms, is_deleted, version, .. } = self.meta;
         let mut lines: Vec<String> =
             self.columns.iter().map(|(name, text)| format!("    {} {text}", identifier(name))).collect();
         lines.push(format!("    {} LowCardinality(String)", identifier(op)));

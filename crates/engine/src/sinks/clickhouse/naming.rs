@@ -55,7 +55,7 @@ impl<'a> Naming<'a> {
 
     /// True for a column that Settle adds.
     pub(crate) fn is_meta(&self, column: &str) -> bool {
-        let MetaNames { op, source_ts_ms, is_deleted, version } = &self.plan.meta;
+        let MetaNames { op, source_ts_ms, is_deleted, version, .. } = &self.plan.meta;
         [op, source_ts_ms, is_deleted, version].into_iter().any(|own| own == column)
     }
 

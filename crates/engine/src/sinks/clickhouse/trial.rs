@@ -88,7 +88,7 @@ pub(crate) async fn new_table(
     naming: &Naming<'_>,
     columns: &[(String, String)],
 ) -> Result<Table, SinkError> {
-    let MetaNames { op, source_ts_ms, is_deleted, version } = naming.meta();
+    let MetaNames { op, source_ts_ms, is_deleted, version, .. } = naming.meta();
     let added = [
         (op, "LowCardinality(String)"),
         (source_ts_ms, "Nullable(Int64)"),

@@ -23,6 +23,7 @@ use crate::sinks::sql::claims;
 use crate::sinks::sql::dialect::{Dialect, Lock};
 use crate::sinks::sql::positions::Fence;
 use crate::sinks::sql::sweeps::{self, Emptied};
+use crate::sinks::sql::tombstones::Purges;
 
 const SQL: Dialect = Dialect::MySql;
 
@@ -36,6 +37,8 @@ pub(super) struct State {
     pub(super) tables: HashMap<Arc<TableName>, Prepared>,
     /// Tables whose rows were looked at once: none is of an epoch that is not recorded.
     pub(super) ranked: HashSet<Arc<TableName>>,
+    /// When their tombstones are purged.
+    pub(super) purges: Purges,
 }
 
 /// A batch that may be written.

@@ -18,7 +18,7 @@ use super::config::MySqlConfig;
 use super::connection::Connection;
 use super::ddl::{self, Tell};
 use super::failure::Outcome;
-use super::prepared::{Prepared, key_columns, plan};
+use super::prepared::{Prepared, is_to_be_dated, key_columns, plan};
 use super::privileges::missing;
 use super::rows::{Laid, Writer};
 use super::table::{Column, Description, describe};
@@ -31,6 +31,7 @@ use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::positions::Fence;
 use crate::sinks::sql::sweeps::Emptied;
+use crate::sinks::sql::tombstones::create_index;
 use crate::sinks::sql::{claims, meta, places, positions, standings};
 
 const SQL: Dialect = Dialect::MySql;
@@ -201,13 +202,20 @@ impl Look<'_> {
         let columns: Vec<&Column> = key.iter().map(|key| &table.columns[key.at]).collect();
         let graves = describe(self.connection, &SQL.tombstones(&table.name)).await?;
         match &graves {
-            Some(known) => self.findings.extend(validate::tombstone_table(&plan, &table.name, known, &columns)),
+            Some(known) => {
+                // A run adds it.
+                let is_to_be_dated = is_to_be_dated(self.target, &plan, known);
+                self.needs.alter |= is_to_be_dated;
+                let is_purged = self.target.tombstone_retention.is_some() && !is_to_be_dated;
+                let found = validate::tombstone_table(&plan, &table.name, known, &columns, is_purged);
+                self.findings.extend(found);
+            }
             None => self.needs.create |= plan.deletes == Deletes::Hard,
         }
         if self.findings.iter().any(Finding::is_error) {
             return Ok(());
         }
-        let mut prepared = Prepared::new(self.target, owner, plan, table, key, rows, graves.is_some(), Vec::new());
+        let mut prepared = Prepared::new(self.target, owner, plan, table, key, rows, graves.as_ref(), Vec::new());
         let Some(complete) = complete else { return Ok(()) };
         self.rows(&mut prepared, complete).await
     }
@@ -271,6 +279,10 @@ pub async fn create_tables_ddl(config: &MySqlConfig, target: &Target, batch: &Ba
         statements.push(sql);
         if plan.deletes == Deletes::Hard {
             statements.push(ddl::tombstones_of_new(&plan, rows, &columns, &connection.server));
+            if target.tombstone_retention.is_some() {
+                let name = SQL.tombstones(&plan.table);
+                statements.push(create_index(SQL, &name, &SQL.quoted(&name), &plan.meta.written_ms));
+            }
         }
     }
     connection.close().await;

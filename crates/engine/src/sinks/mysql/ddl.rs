@@ -78,6 +78,7 @@ pub(super) fn tombstones_of_new(plan: &Plan, rows: TableRows<'_>, columns: &[New
     let mut lines: Vec<String> =
         typed.map(|column| format!("  {} {} NOT NULL", SQL.quoted(&column.name), column.kind.key_sql(room))).collect();
     lines.extend([plan.version_hi(), plan.version_lo()].map(|half| format!("  {} BIGINT NOT NULL", SQL.quoted(&half))));
+    lines.push(format!("  {} BIGINT NULL", SQL.quoted(&plan.meta.written_ms)));
     lines.push(format!("  PRIMARY KEY ({})", SQL.list(keys.iter().copied())));
     let collation = server.exact_collation.as_deref().unwrap_or("utf8mb4_bin");
     let name = SQL.quoted(&SQL.tombstones(&plan.table));
@@ -198,9 +199,15 @@ pub(super) fn new_tombstones(table: &Description, key: &[&Column], plan: &Plan) 
     for version in [plan.version_hi(), plan.version_lo()] {
         lines.push(format!("  {} BIGINT NOT NULL", SQL.quoted(&version)));
     }
+    lines.push(format!("  {} BIGINT NULL", SQL.quoted(&plan.meta.written_ms)));
     lines.push(format!("  PRIMARY KEY ({})", SQL.list(key.iter().map(|column| column.name.as_str()))));
     let name = SQL.quoted(&SQL.tombstones(&table.name));
     format!("CREATE TABLE {name} (\n{}\n) {}", lines.join(",\n"), options("utf8mb4_bin"))
+}
+
+/// The SQL that adds the column that says when a tombstone was written. Those that are there say nothing.
+pub(super) fn add_written(plan: &Plan, name: &str) -> String {
+    format!("ALTER TABLE {} ADD COLUMN {} BIGINT NULL", SQL.quoted(name), SQL.quoted(&plan.meta.written_ms))
 }
 
 /// The SQL that adds a column.

@@ -21,6 +21,7 @@ mod ident;
 mod moved;
 mod prepared;
 mod privileges;
+mod purge;
 mod rows;
 pub mod scratch;
 mod shape;

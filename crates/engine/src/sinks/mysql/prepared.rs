@@ -26,6 +26,7 @@ use crate::owner::Owner;
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::filled::Filled;
+use crate::sinks::sql::tombstones::Graves;
 use crate::sinks::sql::{claims, standings};
 
 const SQL: Dialect = Dialect::MySql;
@@ -48,6 +49,8 @@ pub(super) struct Prepared {
     /// True where deleted rows leave their version in a table of its own: also where deletes are
     /// soft now, since they may have been hard before.
     pub(super) has_tombstones: bool,
+    /// That table, where it says when they were written.
+    pub(super) dated_graves: Option<Graves>,
     /// True where a key reads back as it was bound, and there is neither another unique index nor a trigger:
     /// then rows are written many at once. An upsert would change the row that has the value of the other
     /// index, whatever key that has; and it would run triggers for rows that stay as they are.
@@ -109,10 +112,10 @@ pub(super) async fn prepare(
         standings::refuse_outranking(connection, &plan, &table.name).await?;
     }
     let key = key_columns(&plan, &table, first.key());
-    let has_tombstones = prepare_tombstones(connection, &plan, &table, &key, findings).await?;
+    let graves = prepare_tombstones(connection, target, &plan, &table, &key, findings).await?;
     refuse_errors(&operation, findings)?;
     let shown = shown(connection, &table.name).await?;
-    Ok(Prepared::new(target, owner, plan, table, key, rows, has_tombstones, shown))
+    Ok(Prepared::new(target, owner, plan, table, key, rows, graves.as_ref(), shown))
 }
 
 /// The rules for a table, with the name that the server gives its target.
@@ -194,22 +197,39 @@ pub(super) fn key_columns(plan: &Plan, table: &Description, key: &Key) -> Vec<Ke
 
 async fn prepare_tombstones(
     connection: &mut Connection,
+    target: &Target,
     plan: &Plan,
     table: &Description,
     key: &[KeyColumn],
     findings: &mut Vec<Finding>,
-) -> Outcome<bool> {
+) -> Outcome<Option<Description>> {
     let columns: Vec<&Column> = key.iter().map(|k| &table.columns[k.at]).collect();
     let name = SQL.tombstones(&table.name);
-    match describe(connection, &name).await? {
-        Some(known) => findings.extend(validate::tombstone_table(plan, &table.name, &known, &columns)),
-        None if plan.deletes == Deletes::Hard => {
-            let sql = ddl::new_tombstones(table, &columns, plan);
-            make_once(connection, &format!("create table \"{name}\""), &sql).await?;
-        }
-        None => return Ok(false),
+    let mut known = describe(connection, &name).await?;
+    if known.is_none() && plan.deletes == Deletes::Hard {
+        let sql = ddl::new_tombstones(table, &columns, plan);
+        make_once(connection, &format!("create table \"{name}\""), &sql).await?;
+        known = describe(connection, &name).await?;
     }
-    Ok(true)
+    let Some(mut known) = known else { return Ok(None) };
+    if is_to_be_dated(target, plan, &known) {
+        let operation = format!("add Settle's column to table \"{name}\"");
+        let added = connection.execute_text(&operation, &ddl::add_written(plan, &known.name)).await;
+        known = describe(connection, &name).await?.unwrap_or(known);
+        // Another instance may have added it at the same time.
+        if known.column(&plan.meta.written_ms).is_none() {
+            added?;
+        }
+    }
+    let is_purged = target.tombstone_retention.is_some();
+    findings.extend(validate::tombstone_table(plan, &table.name, &known, &columns, is_purged));
+    Ok(Some(known))
+}
+
+/// True where a run adds the column that says when tombstones were written.
+pub(super) fn is_to_be_dated(target: &Target, plan: &Plan, graves: &Description) -> bool {
+    let is_undated = graves.column(&plan.meta.written_ms).is_none();
+    target.tombstone_retention.is_some() && is_undated && target.create && graves.is_table()
 }
 
 impl Prepared {
@@ -226,7 +246,7 @@ impl Prepared {
         table: Description,
         key: Vec<KeyColumn>,
         rows: TableRows<'_>,
-        has_tombstones: bool,
+        graves: Option<&Description>,
         shown: Vec<Shown>,
     ) -> Self {
         let is_deleted = table.column(&plan.meta.is_deleted).map(|column| column.name.clone());
@@ -239,7 +259,14 @@ impl Prepared {
         };
         let alone = validate::others(&table, &names).is_empty() && table.triggers.is_empty();
         let many = alone && key.iter().all(reads_back);
-        let statements = Statements::of(&plan, &table.name, &names, is_deleted.as_deref());
+        let written = graves.and_then(|graves| graves.column(&plan.meta.written_ms));
+        let written = written.map(|column| column.name.as_str());
+        let statements = Statements::of(&plan, &table.name, &names, is_deleted.as_deref(), written);
+        let dated_graves = graves.zip(written).map(|(graves, written)| Graves {
+            table: graves.name.clone(),
+            key: names.clone(),
+            written: written.to_owned(),
+        });
         Self {
             owner,
             evolution: target.evolution,
@@ -247,7 +274,8 @@ impl Prepared {
             statements,
             key,
             is_deleted,
-            has_tombstones,
+            has_tombstones: graves.is_some(),
+            dated_graves,
             many,
             shown,
             shapes: Vec::new(),

@@ -81,7 +81,13 @@ pub(super) struct Statements {
 }
 
 impl Statements {
-    pub(super) fn of(plan: &Plan, table: &str, key: &[String], is_deleted: Option<&str>) -> Self {
+    pub(super) fn of(
+        plan: &Plan,
+        table: &str,
+        key: &[String],
+        is_deleted: Option<&str>,
+        written: Option<&str>,
+    ) -> Self {
         let (hi, lo) = (SQL.quoted(&plan.version_hi()), SQL.quoted(&plan.version_lo()));
         let (target, graves) = (SQL.quoted(table), SQL.quoted(&SQL.tombstones(table)));
         let keys = SQL.list(key.iter().map(String::as_str));
@@ -110,6 +116,10 @@ impl Statements {
                 upsert: Arc::new(Many::new(head, row, there, n + 4)),
             }
         });
+        let (column, now) = match written {
+            Some(written) => (format!(", {}", SQL.quoted(written)), format!(", {}", SQL.now_ms())),
+            None => Default::default(),
+        };
         Self {
             find_rows: within(format!("SELECT {keys}, {hi}, {lo}, {flag} FROM {target}")),
             find_tombstones: within(format!("SELECT {keys}, {hi}, {lo} FROM {graves}")),
@@ -124,9 +134,9 @@ impl Statements {
             },
             mark,
             put_tombstones: Many::new(
-                format!("INSERT INTO {graves} ({keys}, {hi}, {lo}) VALUES "),
-                places(n + 2),
-                there(plan, &SQL.tombstones(table), [], None, 0),
+                format!("INSERT INTO {graves} ({keys}, {hi}, {lo}{column}) VALUES "),
+                format!("({}{now})", list_of_places(n + 2)),
+                there(plan, &SQL.tombstones(table), written, None, 0),
                 n + 2,
             ),
             drop_tombstones: within(format!("DELETE FROM {graves}")),
@@ -164,8 +174,11 @@ fn there<'c>(
     let mut set: Vec<String> = columns
         .into_iter()
         .map(|column| {
-            let name = SQL.quoted(column);
-            format!("{name} = IF({is_newer}, {}, {target}.{name})", SQL.inserted(column))
+            let (name, new) = (SQL.quoted(column), SQL.inserted(column));
+            // No clock takes a tombstone back.
+            let later = SQL.later(&format!("{target}.{name}"), &new);
+            let new = if column == plan.meta.written_ms { later } else { new };
+            format!("{name} = IF({is_newer}, {new}, {target}.{name})")
         })
         .collect();
     if let Some(is_deleted) = is_deleted {

@@ -15,12 +15,14 @@ use super::apply::{self, State, Written};
 use super::config::MySqlConfig;
 use super::connection::Connection;
 use super::failure::is_connection_lost;
+use super::purge::purge;
 use super::sweeps::sweep;
 use crate::config::target::Target;
 use crate::epochs::RecordedEpoch;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::positions::Fence;
 use crate::sinks::sql::session::Session;
+use crate::sinks::sql::tombstones::Purges;
 use crate::sinks::sql::{filled, meta, places, positions, standings, sweeps};
 
 /// After such a rest a server, or what lies before it, may have closed the connection.
@@ -40,8 +42,9 @@ pub struct MySql {
 impl MySql {
     /// A sink that will keep `target` in the database. Opens nothing yet.
     pub fn new(config: MySqlConfig, target: Target) -> Self {
-        let state =
-            State { target, fence: Fence::new(config.group.as_str()), tables: HashMap::new(), ranked: HashSet::new() };
+        let fence = Fence::new(config.group.as_str());
+        let (tables, ranked, purges) = (HashMap::new(), HashSet::new(), Purges::default());
+        let state = State { target, fence, tables, ranked, purges };
         Self { config, connection: None, state }
     }
 
@@ -92,6 +95,7 @@ impl MySql {
         let applied = self.apply_over(&mut connection, &operation, batch).await;
         self.keep(connection, &applied);
         let outcome = applied?;
+        self.purge_due().await;
         #[expect(clippy::disallowed_methods, reason = "COMMIT has returned")]
         Ok(Durable::mint(batch, outcome))
     }
@@ -117,6 +121,25 @@ impl MySql {
             };
         }
         Err(SinkError::new(FailureKind::Conflict, operation, "a table is altered again and again"))
+    }
+
+    /// Purges tombstones where it is time. The batch before it is durable, whatever becomes of this.
+    async fn purge_due(&mut self) {
+        let Some(retention) = self.state.target.tombstone_retention else { return };
+        let dated = self.state.tables.values().filter_map(|prepared| prepared.dated_graves.clone());
+        for graves in self.state.purges.due(dated) {
+            let purged = match self.connection().await {
+                Ok(mut connection) => {
+                    connection.be_patient(true);
+                    let purged = purge(&mut connection, &self.state.target, &graves, retention).await;
+                    connection.be_patient(false);
+                    self.keep(connection, &purged);
+                    purged
+                }
+                Err(error) => Err(error),
+            };
+            self.state.purges.done(graves, purged);
+        }
     }
 
     /// The epochs recorded. Makes what Settle keeps of its own where nothing was written yet.

@@ -28,8 +28,8 @@ pub(super) async fn sweep(
     let plan = plan_of(&connection.server, target, &sweep.table);
     let Some(table) = describe(connection, &plan.table).await? else { return Ok(0) };
     let graves = describe(connection, &SQL.tombstones(&table.name)).await?;
-    let halves = [plan.version_hi(), plan.version_lo()];
-    let is_key = |column: &&Column| !halves.iter().any(|half| SQL.same(half, &column.name));
+    let added = [plan.version_hi(), plan.version_lo(), plan.meta.written_ms.clone()];
+    let is_key = |column: &&Column| !added.iter().any(|added| SQL.same(added, &column.name));
     let key = graves.iter().flat_map(|graves| &graves.columns).filter(is_key);
     let swept = SweptTable {
         plan: &plan,
@@ -37,6 +37,7 @@ pub(super) async fn sweep(
         key: key.map(|column| column.name.as_str()).collect(),
         is_deleted: table.column(&plan.meta.is_deleted).map(|column| column.name.as_str()),
         graves: graves.as_ref().map(|graves| graves.name.clone()),
+        written: graves.as_ref().and_then(|graves| graves.column(&plan.meta.written_ms)).map(|column| &*column.name),
     };
     bury(connection, &swept, sweep.below).await
 }

@@ -5,7 +5,7 @@ use settle_core::schema::{RowSchema, SourceType};
 
 use super::column::Family;
 use super::config::{KeyFolding, MySqlConfig};
-use super::ddl::meta_columns;
+use super::ddl::{add_written, meta_columns};
 use super::table::{Column, Description};
 use crate::config::target::Deletes;
 use crate::finding::Finding;
@@ -249,7 +249,13 @@ fn padded_columns(shown: &str, table: &Description, key: &[String]) -> Option<Fi
 }
 
 /// What is wrong with the table of tombstones.
-pub(super) fn tombstone_table(plan: &Plan, of: &str, table: &Description, key: &[&Column]) -> Vec<Finding> {
+pub(super) fn tombstone_table(
+    plan: &Plan,
+    of: &str,
+    table: &Description,
+    key: &[&Column],
+    is_purged: bool,
+) -> Vec<Finding> {
     let names: Vec<String> = key.iter().map(|column| column.name.clone()).collect();
     let alike = |column: &&Column| {
         table
@@ -260,7 +266,7 @@ pub(super) fn tombstone_table(plan: &Plan, of: &str, table: &Description, key: &
     let complete = key.iter().all(alike) && has(&plan.version_hi()) && has(&plan.version_lo());
     let is_its_key = !table.uniques.is_empty() && others(table, &names).is_empty();
     if complete && table.is_table() && table.is_transactional && is_its_key {
-        return Vec::new();
+        return written(plan, table, &names, is_purged).into_iter().collect();
     }
     vec![Finding::error(
         format!(
@@ -270,4 +276,28 @@ pub(super) fn tombstone_table(plan: &Plan, of: &str, table: &Description, key: &
         ),
         "alter it as the table was altered; or rename it, or give the target another name: [tables.\"…\"] name",
     )]
+}
+
+/// Whether its column that says when a tombstone was written is of use.
+fn written(plan: &Plan, table: &Description, key: &[String], is_purged: bool) -> Option<Finding> {
+    let name = &plan.meta.written_ms;
+    let shown = format!("table \"{}\"", table.name);
+    match table.column(name) {
+        Some(column)
+            if !column.column_type.to_ascii_lowercase().starts_with("bigint")
+                || column.generated
+                || !column.nullable
+                || key.iter().any(|key| SQL.same(key, name)) =>
+        {
+            Some(Finding::error(
+                format!("column \"{name}\" of {shown} is not the one in which Settle keeps when a row was deleted"),
+                "make it BIGINT NULL; or name Settle's column otherwise: [sink.meta] written_ms",
+            ))
+        }
+        None if is_purged => Some(Finding::error(
+            format!("{shown} has no column \"{name}\", by which [sink] tombstone_retention goes"),
+            format!("run {}", add_written(plan, &table.name)),
+        )),
+        _ => None,
+    }
 }

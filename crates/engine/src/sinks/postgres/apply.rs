@@ -24,6 +24,7 @@ use crate::sinks::sql::dialect::{Dialect, Lock};
 use crate::sinks::sql::positions::Fence;
 use crate::sinks::sql::session::{Session, SqlValue};
 use crate::sinks::sql::sweeps::{self, Emptied};
+use crate::sinks::sql::tombstones::Purges;
 
 const SQL: Dialect = Dialect::Postgres;
 
@@ -36,6 +37,8 @@ pub(super) struct State {
     pub(super) fence: Fence,
     /// Tables that were made or validated, as long as nothing changes them.
     pub(super) tables: HashMap<Arc<TableName>, Prepared>,
+    /// When their tombstones are purged.
+    pub(super) purges: Purges,
 }
 
 /// Writes the batch. The caller commits, or rolls back and forgets the tables.
@@ -90,7 +93,7 @@ async fn forget_changed(session: &Transaction, state: &mut State, tables: &[Tabl
     let parts: Vec<(&str, &str)> = known
         .iter()
         .flat_map(|(_, prepared)| {
-            let graves = prepared.graves.iter().map(|(name, fingerprint)| (name.as_str(), fingerprint.as_str()));
+            let graves = prepared.graves.iter().map(|graves| (graves.name.as_str(), graves.fingerprint.as_str()));
             graves.chain([(prepared.table.name.as_str(), prepared.table.fingerprint.as_str())])
         })
         .collect();
@@ -105,7 +108,7 @@ async fn forget_changed(session: &Transaction, state: &mut State, tables: &[Tabl
         .into_iter()
         .filter(|(_, prepared)| {
             !is_same(&prepared.table.name, &prepared.table.fingerprint)
-                || prepared.graves.as_ref().is_some_and(|(name, fingerprint)| !is_same(name, fingerprint))
+                || prepared.graves.as_ref().is_some_and(|graves| !is_same(&graves.name, &graves.fingerprint))
         })
         .map(|(name, _)| name.clone())
         .collect();

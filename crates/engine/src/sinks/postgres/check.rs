@@ -21,6 +21,7 @@ use crate::sampling::{self, Sample};
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::positions::Fence;
+use crate::sinks::sql::tombstones::{Purges, create_index};
 use crate::sinks::sql::{meta, places as known_places};
 
 /// A look waits no longer than this for a lock: it must not hold up those who wait behind it.
@@ -163,7 +164,13 @@ async fn state(
     let mut fence = Fence::new(config.group.as_str());
     let raised = fence.raise(session, &parts).await?;
     fence.hold(raised);
-    Ok(State { target: target.clone(), config: config.clone(), fence, tables: HashMap::new() })
+    Ok(State {
+        target: target.clone(),
+        config: config.clone(),
+        fence,
+        tables: HashMap::new(),
+        purges: Purges::default(),
+    })
 }
 
 /// The SQL that a run would make its own tables with.
@@ -182,6 +189,10 @@ pub fn create_table_ddl(target: &Target, schema: &str, rows: TableRows<'_>) -> R
     if plan.deletes == Deletes::Hard {
         let name = Dialect::Postgres.tombstones(&plan.table);
         statements.push(ddl::create_tombstones(&plan, schema, &name, &key, &columns));
+        if target.tombstone_retention.is_some() {
+            let on = ddl::within(schema, &name);
+            statements.push(create_index(Dialect::Postgres, &name, &on, &plan.meta.written_ms));
+        }
     }
     Ok(statements)
 }

@@ -127,6 +127,7 @@ fn tombstones(plan: &Plan, schema: &str, name: &str, key: Vec<(&str, String)>) -
     for version in [plan.version_hi(), plan.version_lo()] {
         lines.push(format!("  {} bigint NOT NULL", SQL.quoted(&version)));
     }
+    lines.push(format!("  {} bigint", SQL.quoted(&plan.meta.written_ms)));
     lines.push(format!("  PRIMARY KEY ({})", SQL.list(key.iter().map(|(name, _)| *name))));
     format!("CREATE TABLE {} (\n{}\n)", within(schema, name), lines.join(",\n"))
 }
@@ -168,6 +169,13 @@ pub(super) fn new_tombstones(plan: &Plan, schema: &str, name: &str, key: &[&Colu
         format!("{}{collation}", column.base)
     };
     tombstones(plan, schema, name, key.iter().map(|column| (column.name.as_str(), kind(column))).collect())
+}
+
+/// The SQL that adds the column that says when a tombstone was written. Those that are there say nothing.
+/// Without a schema the table's name stands alone.
+pub(super) fn add_written(plan: &Plan, schema: &str, name: &str) -> String {
+    let table = if schema.is_empty() { SQL.quoted(name) } else { within(schema, name) };
+    format!("ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {} bigint", SQL.quoted(&plan.meta.written_ms))
 }
 
 /// The SQL that adds a column.

@@ -22,6 +22,7 @@ mod moved;
 mod numeric;
 mod own;
 mod prepared;
+mod purge;
 mod rows;
 pub mod scratch;
 mod sink;

@@ -22,6 +22,7 @@ use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::filled::Filled;
 use crate::sinks::sql::session::Session;
+use crate::sinks::sql::tombstones::Graves;
 use crate::sinks::sql::{claims, standings};
 
 const SQL: Dialect = Dialect::Postgres;
@@ -39,15 +40,24 @@ pub(super) struct Prepared {
     /// The column that marks deleted rows, where the table has one: also where deletes are hard
     /// now, since they may have been soft before.
     pub(super) is_deleted: Option<String>,
-    /// The table in which deleted rows leave their version, with its fingerprint: also where deletes are
-    /// soft now, since they may have been hard before.
-    pub(super) graves: Option<(String, String)>,
+    /// The table in which deleted rows leave their version: also where deletes are soft now, since they
+    /// may have been hard before.
+    pub(super) graves: Option<GravesTable>,
     /// Column sets seen, the last one used first.
     pub(super) layouts: Vec<Arc<Layout>>,
     /// Columns of the source that the table lacks and may not get.
     pub(super) ignored: HashSet<String>,
     /// What was noted of the partitions that fill it.
     pub(super) filled: Filled,
+}
+
+/// The table in which deleted rows leave their version.
+#[derive(Debug)]
+pub(super) struct GravesTable {
+    pub(super) name: String,
+    pub(super) fingerprint: String,
+    /// The column that says when a tombstone was written, where it has that.
+    pub(super) written: Option<String>,
 }
 
 /// A column of the key.
@@ -104,7 +114,7 @@ pub(super) async fn prepare(
         standings::refuse_outranking(session, &plan, &table.name).await?;
     }
     let key = key_columns(&plan, &table, first.key());
-    let graves = prepare_graves(session, &plan, schema, &table, &key, findings).await?;
+    let graves = prepare_graves(session, target, &plan, schema, &table, &key, findings).await?;
     refuse_errors(&operation, findings)?;
     let is_deleted = table.column(&plan.meta.is_deleted).map(|column| column.name.clone());
     Ok(Prepared {
@@ -201,12 +211,13 @@ fn key_columns(plan: &Plan, table: &Description, key: &Key) -> Vec<KeyColumn> {
 
 async fn prepare_graves(
     session: &mut Transaction,
+    target: &Target,
     plan: &Plan,
     schema: &str,
     table: &Description,
     key: &[KeyColumn],
     findings: &mut Vec<Finding>,
-) -> Outcome<Option<(String, String)>> {
+) -> Outcome<Option<GravesTable>> {
     let columns: Vec<&Column> = key.iter().map(|k| &table.columns[k.at]).collect();
     let name = SQL.tombstones(&table.name);
     let mut known = describe(session.connection(), schema, &name).await?;
@@ -220,9 +231,17 @@ async fn prepare_graves(
             known = describe(session.connection(), schema, &name).await?;
         }
     }
-    let Some(known) = known else { return Ok(None) };
-    findings.extend(validate::graves(plan, &table.name, &known, &columns));
-    Ok(Some((name, known.fingerprint)))
+    let Some(mut known) = known else { return Ok(None) };
+    let is_purged = target.tombstone_retention.is_some();
+    let is_undated = known.column(&plan.meta.written_ms).is_none();
+    if is_purged && is_undated && target.create && validate::is_table(&known) {
+        let operation = format!("add Settle's column to table \"{name}\"");
+        session.connection().run(&operation, &ddl::add_written(plan, schema, &name)).await?;
+        known = describe(session.connection(), schema, &name).await?.unwrap_or(known);
+    }
+    findings.extend(validate::graves(plan, &table.name, &known, &columns, is_purged));
+    let written = known.column(&plan.meta.written_ms).map(|column| column.name.clone());
+    Ok(Some(GravesTable { name, fingerprint: known.fingerprint, written }))
 }
 
 impl Prepared {
@@ -255,6 +274,13 @@ impl Prepared {
     /// The table's name as SQL.
     pub(super) fn target(&self) -> String {
         ddl::within(&self.schema, &self.table.name)
+    }
+
+    /// Its tombstones, where they say when they were written.
+    pub(super) fn dated_graves(&self) -> Option<Graves> {
+        let GravesTable { name, written, .. } = self.graves.as_ref()?;
+        let key = self.key_columns().map(|column| column.name.clone()).collect();
+        Some(Graves { table: name.clone(), key, written: written.clone()? })
     }
 
     /// Key columns, in the order of the key.

@@ -189,7 +189,7 @@ impl Writer<'_> {
         let columns: Vec<String> = self.key_names().into_iter().chain(META.map(str::to_owned)).collect();
         self.copy(stage, &columns, &[(DELETES, &group)], rows).await?;
         let statements = Statements::new(self.prepared, stage);
-        let graves = self.prepared.graves.as_ref().map(|(name, _)| name.as_str());
+        let graves = self.prepared.graves.as_ref();
         let (run, operation) = (self.session.connection(), self.prepared.operation());
         let deleted = match (self.prepared.plan.deletes, &self.prepared.is_deleted, graves) {
             (Deletes::Soft, Some(flag), graves) => {
@@ -241,7 +241,7 @@ impl Writer<'_> {
         let targets: Vec<&Column> = layout.bound.iter().map(|&(_, at)| &self.prepared.table.columns[at]).collect();
         let statements = Statements::new(self.prepared, stage);
         let (run, operation) = (self.session.connection(), self.prepared.operation());
-        let unbury = self.prepared.graves.as_ref().map(|(graves, _)| statements.unbury(&[of_whole, of_masked], graves));
+        let unbury = self.prepared.graves.as_ref().map(|graves| statements.unbury(&[of_whole, of_masked], graves));
         let mut written = 0;
         if !whole.is_empty() {
             let upsert = statements.upsert(of_whole, &targets);

@@ -13,12 +13,15 @@ use super::config::PostgresConfig;
 use super::connection::Connection;
 use super::failure::is_connection_lost;
 use super::own;
+use super::prepared::Prepared;
+use super::purge::purge;
 use super::stage::Stages;
 use super::sweep::sweep_table;
 use super::transaction::Transaction;
 use crate::config::target::Target;
 use crate::epochs::RecordedEpoch;
 use crate::sinks::sql::positions::Fence;
+use crate::sinks::sql::tombstones::Purges;
 use crate::sinks::sql::{filled, meta, places, standings, sweeps};
 
 /// Keeps tables in a PostgreSQL schema.
@@ -32,7 +35,7 @@ impl Postgres {
     /// A sink that will keep `target` there. Connects to nothing yet.
     pub fn new(config: PostgresConfig, target: Target) -> Self {
         let fence = Fence::new(config.group.as_str());
-        Self { opened: None, state: State { target, config, fence, tables: HashMap::new() } }
+        Self { opened: None, state: State { target, config, fence, tables: HashMap::new(), purges: Purges::default() } }
     }
 
     /// The epochs recorded. Makes what Settle keeps for itself where nothing was written yet.
@@ -66,8 +69,26 @@ impl Postgres {
         let mut session = self.begin(WHAT, false).await?;
         let applied = apply::apply(&mut session, &mut self.state, batch).await;
         let outcome: Outcome = self.end(session, WHAT, applied).await?;
+        self.purge_due().await;
         #[expect(clippy::disallowed_methods, reason = "the server has said that it committed")]
         Ok(Durable::mint(batch, outcome))
+    }
+
+    /// Purges tombstones where it is time. The batch before it is durable, whatever becomes of this.
+    async fn purge_due(&mut self) {
+        const WHAT: &str = "purge tombstones in";
+        let Some(retention) = self.state.target.tombstone_retention else { return };
+        let dated = self.state.tables.values().filter_map(Prepared::dated_graves);
+        for graves in self.state.purges.due(dated) {
+            let purged = match self.begin(WHAT, false).await {
+                Ok(mut session) => {
+                    let purged = purge(&mut session, &self.state, &graves, retention).await;
+                    self.end(session, WHAT, purged).await
+                }
+                Err(error) => Err(error),
+            };
+            self.state.purges.done(graves, purged);
+        }
     }
 
     /// Begins a transaction, over a new connection where there is none. `anew` where it may be the first

@@ -4,7 +4,7 @@
 //! `t` is the target, `s` the stage, `g` the tombstones.
 
 use super::ddl::within;
-use super::prepared::Prepared;
+use super::prepared::{GravesTable, Prepared};
 use super::stage::{column_name, key_name, value};
 use super::table::Column;
 use crate::sinks::sql::dialect::Dialect;
@@ -118,16 +118,24 @@ impl<'a> Statements<'a> {
     }
 
     /// Leaves the versions of deletes. A row that is still there is as new as its delete.
-    pub(super) fn bury(&self, group: i32, graves: &str) -> String {
+    pub(super) fn bury(&self, group: i32, graves: &GravesTable) -> String {
         let Self { stage, hi, lo, .. } = self;
         let keys = self.keys();
         let values: Vec<String> =
             self.prepared.key_columns().enumerate().map(|(at, column)| value("s", &key_name(at), column)).collect();
+        let (column, now, dated) = match &graves.written {
+            Some(written) => {
+                let written = SQL.quoted(written);
+                let later = SQL.later(&format!("g.{written}"), &format!("excluded.{written}"));
+                (format!(", {written}"), format!(", {}", SQL.now_ms()), format!(", {written} = {later}"))
+            }
+            None => Default::default(),
+        };
         format!(
-            "INSERT INTO {} AS g ({keys}, {hi}, {lo}) SELECT {}, s.hi, s.lo FROM {stage} s WHERE s.g = {group} \
-             AND NOT EXISTS (SELECT FROM {} t WHERE {}) ORDER BY s.n ON CONFLICT ({keys}) \
-             DO UPDATE SET {hi} = excluded.{hi}, {lo} = excluded.{lo} WHERE (excluded.{hi}, excluded.{lo}) > (g.{hi}, g.{lo})",
-            within(&self.prepared.schema, graves),
+            "INSERT INTO {} AS g ({keys}, {hi}, {lo}{column}) SELECT {}, s.hi, s.lo{now} FROM {stage} s WHERE s.g = {group} \
+             AND NOT EXISTS (SELECT FROM {} t WHERE {}) ORDER BY s.n ON CONFLICT ({keys}) DO UPDATE \
+             SET {hi} = excluded.{hi}, {lo} = excluded.{lo}{dated} WHERE (excluded.{hi}, excluded.{lo}) > (g.{hi}, g.{lo})",
+            within(&self.prepared.schema, &graves.name),
             values.join(", "),
             self.prepared.target(),
             self.same_key("t"),
@@ -135,12 +143,12 @@ impl<'a> Statements<'a> {
     }
 
     /// Drops the tombstones that rows of these groups have left behind.
-    pub(super) fn unbury(&self, groups: &[i32], graves: &str) -> String {
+    pub(super) fn unbury(&self, groups: &[i32], graves: &GravesTable) -> String {
         let Self { stage, hi, lo, .. } = self;
         let groups: Vec<String> = groups.iter().map(i32::to_string).collect();
         format!(
             "DELETE FROM {} AS g USING {stage} s WHERE s.g IN ({}) AND {} AND (g.{hi}, g.{lo}) < (s.hi, s.lo)",
-            within(&self.prepared.schema, graves),
+            within(&self.prepared.schema, &graves.name),
             groups.join(", "),
             self.same_key("g"),
         )
@@ -185,10 +193,10 @@ impl<'a> Statements<'a> {
     /// What keeps out the rows whose delete is as new or newer.
     fn not_buried(&self) -> String {
         let Self { hi, lo, .. } = self;
-        self.prepared.graves.as_ref().map_or(String::new(), |(graves, _)| {
+        self.prepared.graves.as_ref().map_or(String::new(), |graves| {
             format!(
                 " AND NOT EXISTS (SELECT FROM {} g WHERE {} AND (g.{hi}, g.{lo}) >= (s.hi, s.lo))",
-                within(&self.prepared.schema, graves),
+                within(&self.prepared.schema, &graves.name),
                 self.same_key("g"),
             )
         })

@@ -28,8 +28,8 @@ pub(super) async fn sweep_table(
     let schema = &state.config.schema;
     let Some(table) = describe(session.connection(), schema, &plan.table).await? else { return Ok(0) };
     let graves = describe(session.connection(), schema, &Dialect::Postgres.tombstones(&table.name)).await?;
-    let halves = [plan.version_hi(), plan.version_lo()];
-    let is_key = |column: &&Column| !halves.contains(&column.name);
+    let added = [plan.version_hi(), plan.version_lo(), plan.meta.written_ms.clone()];
+    let is_key = |column: &&Column| !added.contains(&column.name);
     let key = graves.iter().flat_map(|graves| &graves.columns).filter(is_key);
     let swept = SweptTable {
         plan: &plan,
@@ -37,6 +37,7 @@ pub(super) async fn sweep_table(
         key: key.map(|column| column.name.as_str()).collect(),
         is_deleted: table.column(&plan.meta.is_deleted).map(|column| column.name.as_str()),
         graves: graves.as_ref().map(|graves| graves.name.clone()),
+        written: graves.as_ref().and_then(|graves| graves.column(&plan.meta.written_ms)).map(|column| &*column.name),
     };
     bury(session, &swept, sweep.below).await
 }

@@ -5,7 +5,7 @@ use settle_core::schema::{Conventions, DecimalMode, RowSchema, SourceType};
 
 use super::column::Wire;
 use super::config::ForeignKeys;
-use super::ddl::{meta_columns, within};
+use super::ddl::{add_written, meta_columns, within};
 use super::table::{self, Column, Description};
 use crate::config::target::Deletes;
 use crate::finding::Finding;
@@ -330,7 +330,7 @@ fn foreign_keys(shown: &str, table: &Description, allowed: ForeignKeys) -> Optio
 }
 
 /// What is wrong with the table of tombstones.
-pub(super) fn graves(plan: &Plan, of: &str, table: &Description, key: &[&Column]) -> Vec<Finding> {
+pub(super) fn graves(plan: &Plan, of: &str, table: &Description, key: &[&Column], is_purged: bool) -> Vec<Finding> {
     let names: Vec<String> = key.iter().map(|column| column.name.clone()).collect();
     let same = |column: &&Column| table.column(&column.name).is_some_and(|own| own.wire == column.wire);
     let counted = |name: &str| table.column(name).is_some_and(|own| own.wire == Ok(Wire::Int8));
@@ -343,6 +343,20 @@ pub(super) fn graves(plan: &Plan, of: &str, table: &Description, key: &[&Column]
             "rename it, or give the target another name: [tables.\"…\"] name; if the type of a key column was changed, \
              change it there, too",
         ));
+    }
+    let name = &plan.meta.written_ms;
+    match table.column(name) {
+        Some(column) if column.wire != Ok(Wire::Int8) || column.not_null || names.contains(name) => {
+            findings.push(Finding::error(
+                format!("column \"{name}\" of {shown} is not the one in which Settle keeps when a row was deleted"),
+                "make it bigint, without NOT NULL; or name Settle's column otherwise: [sink.meta] written_ms",
+            ));
+        }
+        None if is_purged => findings.push(Finding::error(
+            format!("{shown} has no column \"{name}\", by which [sink] tombstone_retention goes"),
+            format!("run {}", add_written(plan, "", &table.name)),
+        )),
+        _ => {}
     }
     findings.extend(form(&shown, table));
     findings

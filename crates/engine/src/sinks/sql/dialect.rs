@@ -213,6 +213,24 @@ impl Dialect {
         }
     }
 
+    /// Milliseconds since 1970 by the clock of the server, as a BIGINT.
+    pub(crate) fn now_ms(self) -> &'static str {
+        match self {
+            Self::Sqlite => "CAST(strftime('%s', 'now') AS INTEGER) * 1000",
+            Self::Postgres => "(EXTRACT(EPOCH FROM pg_catalog.clock_timestamp()) * 1000)::bigint",
+            // Without a value it knows no time zone, and no hour that comes twice.
+            Self::MySql => "CAST(UNIX_TIMESTAMP() AS SIGNED) * 1000",
+        }
+    }
+
+    /// The later of two moments. Where one of them is not known, that is not either, or it is the other.
+    pub(crate) fn later(self, one: &str, other: &str) -> String {
+        match self {
+            Self::Sqlite => format!("max({one}, {other})"),
+            Self::Postgres | Self::MySql => format!("GREATEST({one}, {other})"),
+        }
+    }
+
     /// What stands behind a SELECT that locks its rows. SQLite's transaction has locked everything.
     pub(crate) fn lock(self, lock: Lock) -> &'static str {
         match (self, lock) {

@@ -17,3 +17,4 @@ pub(crate) mod positions;
 pub(crate) mod session;
 pub(crate) mod standings;
 pub(crate) mod sweeps;
+pub(crate) mod tombstones;

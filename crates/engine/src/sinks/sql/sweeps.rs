@@ -157,6 +157,8 @@ pub(crate) struct SweptTable<'a> {
     pub(crate) is_deleted: Option<&'a str>,
     /// Its table of tombstones, where that is there.
     pub(crate) graves: Option<String>,
+    /// The column that says when one was written, where it has that.
+    pub(crate) written: Option<&'a str>,
 }
 
 /// Deletes the ghosts below a version, and says how many they were.
@@ -183,9 +185,14 @@ pub(crate) async fn bury(session: &mut impl Session, swept: &SweptTable<'_>, bel
         })?;
         let graves = dialect.quoted(graves);
         let keys = dialect.list(swept.key.iter().copied());
-        let select = format!("SELECT {keys}, {hi}, {lo} + 1 FROM {ours} WHERE {ghosts}");
-        let bury =
-            format!("INSERT INTO {graves} ({keys}, {hi}, {lo}) {select} {}", newer(dialect, plan, &graves, &keys));
+        let written = swept.written.map(|column| dialect.quoted(column));
+        let (column, now) = match &written {
+            Some(written) => (format!(", {written}"), format!(", {}", dialect.now_ms())),
+            None => Default::default(),
+        };
+        let select = format!("SELECT {keys}, {hi}, {lo} + 1{now} FROM {ours} WHERE {ghosts}");
+        let newer = newer(dialect, plan, &graves, &keys, swept.written);
+        let bury = format!("INSERT INTO {graves} ({keys}, {hi}, {lo}{column}) {select} {newer}");
         session.execute(&operation, &bury, &below).await?;
         session.execute(&operation, &format!("DELETE FROM {ours} WHERE {ghosts}"), &below).await?
     };
@@ -194,20 +201,30 @@ pub(crate) async fn bury(session: &mut impl Session, swept: &SweptTable<'_>, bel
 }
 
 /// What becomes of a tombstone that is there: the newer version stays.
-fn newer(dialect: Dialect, plan: &Plan, graves: &str, keys: &str) -> String {
+fn newer(dialect: Dialect, plan: &Plan, graves: &str, keys: &str, written: Option<&str>) -> String {
     let names = [plan.version_hi(), plan.version_lo()];
     let [hi, lo] = names.each_ref().map(|name| dialect.quoted(name));
     let [new_hi, new_lo] = names.each_ref().map(|name| dialect.inserted(name));
+    let is_newer = format!("({new_hi}, {new_lo}) > ({graves}.{hi}, {graves}.{lo})");
+    let dated = written.map(|column| {
+        let (written, now) = (dialect.quoted(column), dialect.inserted(column));
+        (written.clone(), dialect.later(&format!("{graves}.{written}"), &now))
+    });
     match dialect {
-        Dialect::Sqlite | Dialect::Postgres => format!(
-            "ON CONFLICT ({keys}) DO UPDATE SET {hi} = {new_hi}, {lo} = {new_lo} \
-             WHERE ({new_hi}, {new_lo}) > ({graves}.{hi}, {graves}.{lo})"
-        ),
+        Dialect::Sqlite | Dialect::Postgres => {
+            let dated = dated.map_or(String::new(), |(written, later)| format!(", {written} = {later}"));
+            format!("ON CONFLICT ({keys}) DO UPDATE SET {hi} = {new_hi}, {lo} = {new_lo}{dated} WHERE {is_newer}")
+        }
         // Assigned one after the other: the upper half last, so that both are compared as they were.
-        Dialect::MySql => format!(
-            "ON DUPLICATE KEY UPDATE {lo} = IF(({new_hi}, {new_lo}) > ({graves}.{hi}, {graves}.{lo}), {new_lo}, \
-             {graves}.{lo}), {hi} = GREATEST({graves}.{hi}, {new_hi})"
-        ),
+        Dialect::MySql => {
+            let dated = dated.map_or(String::new(), |(written, later)| {
+                format!("{written} = IF({is_newer}, {later}, {graves}.{written}), ")
+            });
+            format!(
+                "ON DUPLICATE KEY UPDATE {dated}{lo} = IF({is_newer}, {new_lo}, {graves}.{lo}), \
+                 {hi} = GREATEST({graves}.{hi}, {new_hi})"
+            )
+        }
     }
 }
 

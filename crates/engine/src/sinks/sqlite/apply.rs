@@ -27,6 +27,7 @@ use crate::owner::Owner;
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::positions::Fence;
 use crate::sinks::sql::session::at_once;
+use crate::sinks::sql::tombstones::Purges;
 use crate::sinks::sql::{claims, sweeps};
 use crate::sinks::unsent;
 
@@ -38,6 +39,8 @@ pub(super) struct State {
     pub(super) fence: Fence,
     /// Tables that were made or validated. Forgotten when anything changes the database's schema.
     pub(super) tables: HashMap<Arc<TableName>, Prepared>,
+    /// When their tombstones are purged.
+    pub(super) purges: Purges,
 }
 
 /// Writes the batch. The caller commits, or rolls back and forgets the tables.

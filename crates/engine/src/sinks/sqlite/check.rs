@@ -23,6 +23,7 @@ use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::positions::Fence;
 use crate::sinks::sql::session::at_once;
+use crate::sinks::sql::tombstones::{Purges, create_index};
 use crate::sinks::sql::{meta, places, positions};
 
 /// What a run over topics like `sample` would find in the destination. Everything that a run would do
@@ -122,7 +123,7 @@ fn state(
     let mut fence = Fence::new(config.group.as_str());
     let raised = at_once(fence.raise(&mut Attached(tried), &parts))?;
     fence.hold(raised);
-    Ok(State { target: target.clone(), fence, tables: HashMap::new() })
+    Ok(State { target: target.clone(), fence, tables: HashMap::new(), purges: Purges::default() })
 }
 
 /// Refuses a path at which no file can be made.
@@ -158,6 +159,12 @@ pub fn create_table_ddl(target: &Target, rows: TableRows<'_>) -> Result<Vec<Stri
         .query_map([name::tombstones(&plan.table)], |row| row.get(0))
         .and_then(Iterator::collect::<rusqlite::Result<Vec<String>>>)
         .during(|| "read the made tables".into())?;
-    statements.extend(made);
+    for sql in made {
+        statements.push(sql);
+        if target.tombstone_retention.is_some() {
+            let name = name::tombstones(&plan.table);
+            statements.push(create_index(Dialect::Sqlite, &name, &name::quoted(&name), &plan.meta.written_ms));
+        }
+    }
     Ok(statements)
 }

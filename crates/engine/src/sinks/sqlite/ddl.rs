@@ -147,10 +147,16 @@ pub(super) fn new_tombstones(table: &Description, key: &[&Column], plan: &Plan) 
     for version in [plan.version_hi(), plan.version_lo()] {
         lines.push(format!("  {} INTEGER NOT NULL", quoted(&version)));
     }
+    lines.push(format!("  {} INTEGER", quoted(&plan.meta.written_ms)));
     lines.push(format!("  PRIMARY KEY ({})", list(key.iter().map(|column| column.name.as_str()))));
     let options = if table.strict { " STRICT" } else { "" };
     let name = quoted(&tombstones(&table.name));
     format!("CREATE TABLE {name} (\n{}\n){options}", lines.join(",\n"))
+}
+
+/// The SQL that adds the column that says when a tombstone was written. Those that are there say nothing.
+pub(super) fn add_written(plan: &Plan, name: &str) -> String {
+    format!("ALTER TABLE {} ADD COLUMN {} INTEGER", quoted(name), quoted(&plan.meta.written_ms))
 }
 
 /// The SQL that adds a column.

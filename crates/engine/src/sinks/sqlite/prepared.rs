@@ -23,6 +23,7 @@ use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::filled::Filled;
 use crate::sinks::sql::session::at_once;
+use crate::sinks::sql::tombstones::Graves;
 use crate::sinks::sql::{claims, standings};
 
 /// A target table that may be written.
@@ -40,6 +41,8 @@ pub(super) struct Prepared {
     /// True where deleted rows leave their version in a table of its own: also where deletes are
     /// soft now, since they may have been hard before.
     pub(super) has_tombstones: bool,
+    /// That table, where it says when they were written.
+    pub(super) dated_graves: Option<Graves>,
     pub(super) statements: Statements,
     /// Column sets seen, the last one used first.
     pub(super) shapes: Vec<Arc<Shape>>,
@@ -98,18 +101,26 @@ pub(super) fn prepare(
         at_once(standings::refuse_outranking(&mut Attached(connection), &plan, &table.name))?;
     }
     let key = key_columns(&plan, &table, first.key());
-    let has_tombstones = prepare_tombstones(connection, &plan, &table, &key, findings)?;
+    let graves = prepare_tombstones(connection, target, &plan, &table, &key, findings)?;
     refuse_errors(&operation, findings)?;
     let is_deleted = table.column(&plan.meta.is_deleted).map(|column| column.name.clone());
     let key_names: Vec<&str> = key.iter().map(|k| table.columns[k.at].name.as_str()).collect();
+    let written = graves.as_ref().and_then(|graves| graves.column(&plan.meta.written_ms));
+    let written = written.map(|column| column.name.as_str());
+    let dated_graves = graves.as_ref().zip(written).map(|(graves, written)| Graves {
+        table: graves.name.clone(),
+        key: key_names.iter().map(|name| (*name).to_owned()).collect(),
+        written: written.to_owned(),
+    });
     Ok(Prepared {
         owner,
         evolution: target.evolution,
         create: target.create,
-        statements: Statements::of(&plan, &table.name, &key_names, is_deleted.as_deref()),
+        statements: Statements::of(&plan, &table.name, &key_names, is_deleted.as_deref(), written),
         key,
         is_deleted,
-        has_tombstones,
+        has_tombstones: graves.is_some(),
+        dated_graves,
         shapes: Vec::new(),
         ignored: HashSet::new(),
         filled: Filled::default(),
@@ -173,22 +184,33 @@ fn key_columns(plan: &Plan, table: &Description, key: &Key) -> Vec<KeyColumn> {
 
 fn prepare_tombstones(
     connection: &Connection,
+    target: &Target,
     plan: &Plan,
     table: &Description,
     key: &[KeyColumn],
     findings: &mut Vec<Finding>,
-) -> Outcome<bool> {
+) -> Outcome<Option<Description>> {
     let columns: Vec<&Column> = key.iter().map(|k| &table.columns[k.at]).collect();
     let name = tombstones(&table.name);
-    match table::describe(connection, &name, |_| None)? {
-        Some(known) => findings.extend(validate::tombstone_table(plan, &table.name, &known, &columns)),
+    let describe = || table::describe(connection, &name, |_| None);
+    let known = match describe()? {
         None if plan.deletes == Deletes::Hard => {
             let sql = ddl::new_tombstones(table, &columns, plan);
             connection.execute_batch(&sql).during(|| format!("create table \"{name}\""))?;
+            describe()?
         }
-        None => return Ok(false),
+        known => known,
+    };
+    let Some(mut known) = known else { return Ok(None) };
+    let is_purged = target.tombstone_retention.is_some();
+    let is_undated = known.column(&plan.meta.written_ms).is_none();
+    if is_purged && is_undated && target.create && known.form == "table" {
+        let sql = ddl::add_written(plan, &known.name);
+        connection.execute_batch(&sql).during(|| format!("add Settle's column to table \"{name}\""))?;
+        known = describe()?.unwrap_or(known);
     }
-    Ok(true)
+    findings.extend(validate::tombstone_table(plan, &table.name, &known, &columns, is_purged));
+    Ok(Some(known))
 }
 
 impl Prepared {

@@ -12,6 +12,7 @@ use super::name::{list, quoted, same, tombstones};
 use super::prepared::Prepared;
 use crate::config::target::Evolution;
 use crate::sinks::plan::Plan;
+use crate::sinks::sql::dialect::Dialect;
 
 /// The statements of a table that do not depend on the columns of a record.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ pub(super) struct Statements {
 }
 
 impl Statements {
-    pub(super) fn of(plan: &Plan, table: &str, key: &[&str], is_deleted: Option<&str>) -> Self {
+    pub(super) fn of(plan: &Plan, table: &str, key: &[&str], is_deleted: Option<&str>, written: Option<&str>) -> Self {
         let (hi, lo) = (quoted(&plan.version_hi()), quoted(&plan.version_lo()));
         let (target, graves) = (quoted(table), quoted(&tombstones(table)));
         let (keys, is_key) = (list(key.iter().copied()), is_key(key));
@@ -52,14 +53,22 @@ impl Statements {
                 newer("t")
             )
         });
+        let (column, now, dated) = match written {
+            Some(written) => {
+                let (written, sql) = (quoted(written), Dialect::Sqlite);
+                let later = sql.later(&format!("t.{written}"), &format!("excluded.{written}"));
+                (format!(", {written}"), format!(", {}", sql.now_ms()), format!(", {written} = {later}"))
+            }
+            None => Default::default(),
+        };
         Self {
             find_row: format!("SELECT {hi}, {lo}, {flag} FROM {target} WHERE {is_key}"),
             delete_row: format!("DELETE FROM {target} WHERE {is_key} AND {older}"),
             mark_deleted,
             find_tombstone: format!("SELECT {hi}, {lo} FROM {graves} WHERE {is_key}"),
             put_tombstone: format!(
-                "INSERT INTO {graves} AS t ({keys}, {hi}, {lo}) VALUES ({}) \
-                 ON CONFLICT ({keys}) DO UPDATE SET {hi} = excluded.{hi}, {lo} = excluded.{lo} WHERE {}",
+                "INSERT INTO {graves} AS t ({keys}, {hi}, {lo}{column}) VALUES ({}{now}) \
+                 ON CONFLICT ({keys}) DO UPDATE SET {hi} = excluded.{hi}, {lo} = excluded.{lo}{dated} WHERE {}",
                 places(n + 2),
                 newer("t")
             ),

@@ -13,6 +13,7 @@ use super::apply::{self, State};
 use super::config::SqliteConfig;
 use super::connection::{self, FileId};
 use super::failure::{self, During, is_connection_lost};
+use super::name::quoted;
 use super::positions;
 use super::session::Attached;
 use super::sweeps::sweep as sweep_table;
@@ -21,7 +22,8 @@ use crate::epochs::RecordedEpoch;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::positions::Fence;
 use crate::sinks::sql::session::at_once;
-use crate::sinks::sql::{filled, meta, places, standings, sweeps};
+use crate::sinks::sql::tombstones::Purges;
+use crate::sinks::sql::{filled, meta, places, standings, sweeps, tombstones};
 
 /// Keeps tables in a SQLite file.
 #[derive(Debug)]
@@ -45,7 +47,12 @@ struct Opened {
 impl Sqlite {
     /// A sink that will keep `target` in the file. Opens nothing yet.
     pub fn new(config: SqliteConfig, target: Target) -> Result<Self, SinkError> {
-        let state = State { target, fence: Fence::new(config.group.as_str()), tables: HashMap::new() };
+        let state = State {
+            target,
+            fence: Fence::new(config.group.as_str()),
+            tables: HashMap::new(),
+            purges: Purges::default(),
+        };
         Ok(Self { config, opened: None, file: None, state })
     }
 
@@ -78,8 +85,27 @@ impl Sqlite {
     fn apply_now(&mut self, batch: &Batch) -> Result<Durable, SinkError> {
         let outcome: Outcome =
             self.in_transaction("apply a batch to", |connection, state| apply::apply(connection, state, batch))?;
+        self.purge_due();
         #[expect(clippy::disallowed_methods, reason = "COMMIT has returned, with synchronous=FULL")]
         Ok(Durable::mint(batch, outcome))
+    }
+
+    /// Purges tombstones where it is time. The batch before it is durable, whatever becomes of this.
+    fn purge_due(&mut self) {
+        let Some(retention) = self.state.target.tombstone_retention else { return };
+        let dated = self.state.tables.values().filter_map(|prepared| prepared.dated_graves.clone());
+        for graves in self.state.purges.due(dated) {
+            let purged = self.in_transaction("purge tombstones in", |connection, state| {
+                let mut session = Attached(connection);
+                if state.target.create && !at_once(tombstones::is_indexed(&mut session, &graves))? {
+                    let (operation, table) = (tombstones::indexing(&graves), quoted(&graves.table));
+                    let index = tombstones::create_index(Dialect::Sqlite, &graves.table, &table, &graves.written);
+                    connection.execute_batch(&index).during(|| operation)?;
+                }
+                at_once(tombstones::purge(&mut session, &graves, retention))
+            });
+            self.state.purges.done(graves, purged);
+        }
     }
 
     /// Runs `work` in one transaction that holds the write lock from its start, so that what it

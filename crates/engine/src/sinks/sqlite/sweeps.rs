@@ -29,8 +29,8 @@ pub(super) fn sweep(
     let plan = Plan::of(target, &sweep.table, Deletes::Hard);
     let Some(table) = describe(connection, &plan.table, |column| plan.declared_type(column))? else { return Ok(0) };
     let graves = describe(connection, &tombstones(&table.name), |_| None)?;
-    let halves = [plan.version_hi(), plan.version_lo()];
-    let is_key = |column: &&Column| !halves.iter().any(|half| same(half, &column.name));
+    let added = [plan.version_hi(), plan.version_lo(), plan.meta.written_ms.clone()];
+    let is_key = |column: &&Column| !added.iter().any(|added| same(added, &column.name));
     let key = graves.iter().flat_map(|graves| &graves.columns).filter(is_key);
     let swept = SweptTable {
         plan: &plan,
@@ -38,6 +38,7 @@ pub(super) fn sweep(
         key: key.map(|column| column.name.as_str()).collect(),
         is_deleted: table.column(&plan.meta.is_deleted).map(|column| column.name.as_str()),
         graves: graves.as_ref().map(|graves| graves.name.clone()),
+        written: graves.as_ref().and_then(|graves| graves.column(&plan.meta.written_ms)).map(|column| &*column.name),
     };
     at_once(bury(&mut session, &swept, sweep.below))
 }

@@ -5,7 +5,7 @@ use settle_core::schema::{RowSchema, SourceType};
 use settle_core::value::Kind;
 
 use super::column::Affinity;
-use super::ddl::meta_columns;
+use super::ddl::{add_written, meta_columns};
 use super::name::{list, quoted, same, tombstones};
 use super::table::{BINARY, Column, Description};
 use crate::config::target::Deletes;
@@ -240,13 +240,19 @@ fn demanding_columns(plan: &Plan, shown: &str, table: &Description, key: &[Strin
 }
 
 /// What is wrong with the table of tombstones.
-pub(super) fn tombstone_table(plan: &Plan, of: &str, table: &Description, key: &[&Column]) -> Vec<Finding> {
+pub(super) fn tombstone_table(
+    plan: &Plan,
+    of: &str,
+    table: &Description,
+    key: &[&Column],
+    is_purged: bool,
+) -> Vec<Finding> {
     let names: Vec<String> = key.iter().map(|column| column.name.clone()).collect();
     let has = |name: &str| table.column(name).is_some();
     let complete = names.iter().all(|name| has(name)) && has(&plan.version_hi()) && has(&plan.version_lo());
     let identity = identity(&format!("table \"{}\"", table.name), table, &names);
     if complete && table.form == "table" && identity.is_empty() {
-        return Vec::new();
+        return written(plan, table, &names, is_purged).into_iter().collect();
     }
     vec![Finding::error(
         format!(
@@ -255,4 +261,28 @@ pub(super) fn tombstone_table(plan: &Plan, of: &str, table: &Description, key: &
         ),
         "rename it, or give the target another name: [tables.\"…\"] name",
     )]
+}
+
+/// Whether its column that says when a tombstone was written is of use.
+fn written(plan: &Plan, table: &Description, key: &[String], is_purged: bool) -> Option<Finding> {
+    let name = &plan.meta.written_ms;
+    let shown = format!("table \"{}\"", table.name);
+    match table.column(name) {
+        Some(column)
+            if column.storage.affinity != Affinity::Integer
+                || column.generated
+                || column.not_null
+                || key.iter().any(|key| same(key, name)) =>
+        {
+            Some(Finding::error(
+                format!("column \"{name}\" of {shown} is not the one in which Settle keeps when a row was deleted"),
+                "make it INTEGER, without NOT NULL; or name Settle's column otherwise: [sink.meta] written_ms",
+            ))
+        }
+        None if is_purged => Some(Finding::error(
+            format!("{shown} has no column \"{name}\", by which [sink] tombstone_retention goes"),
+            format!("run {}", add_written(plan, &table.name)),
+        )),
+        _ => None,
+    }
 }
