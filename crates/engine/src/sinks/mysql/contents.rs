@@ -19,11 +19,10 @@ use super::table::{Column, Description, describe};
 use crate::config::target::{MetaNames, Target};
 use crate::contents::{Contents, EachRow, Fact, Found, Look, SeenRow, Summary, TargetTable, Wanted};
 use crate::sinks::sql::dialect::Dialect;
-use crate::sinks::sql::places;
-use crate::sinks::sql::session::{Cells, Session};
+use crate::sinks::sql::versioned::{Versioned, lacks, reading};
+use crate::sinks::sql::{meta, places};
 
 const SQL: Dialect = Dialect::MySql;
-const READ: &str = "read settle_meta";
 
 /// A database that is looked at.
 #[derive(Debug)]
@@ -55,10 +54,8 @@ impl MySqlContents {
         let mut connection = self.look().await?;
         let mut tables = Vec::new();
         if has_meta(&mut connection).await? {
-            let sql = "SELECT `subject` FROM `settle_meta` WHERE `kind` = 'table' ORDER BY `subject`";
-            for row in connection.query(READ, sql, &[]).await? {
-                let name = Cells::of(READ, row).text()?;
-                let Some(table) = Versioned::describe(&mut connection, &name, &self.target.meta).await? else {
+            for name in meta::claimed(&mut connection).await? {
+                let Some(table) = Table::describe(&mut connection, &name, &self.target.meta).await? else {
                     continue;
                 };
                 tables.push(TargetTable { key: table.key(), name: table.table.name });
@@ -70,7 +67,7 @@ impl MySqlContents {
 
     async fn summary_now(&self, wanted: &TargetTable) -> Outcome<Option<Summary>> {
         let mut connection = self.look().await?;
-        let summary = match Versioned::describe(&mut connection, &wanted.name, &self.target.meta).await? {
+        let summary = match Table::describe(&mut connection, &wanted.name, &self.target.meta).await? {
             Some(table) => Some(table.summary(&mut connection).await?),
             None => None,
         };
@@ -85,10 +82,10 @@ impl MySqlContents {
         each: &mut EachRow<'_>,
     ) -> Outcome<Option<Look>> {
         let mut connection = self.look().await?;
-        let Some(table) = Versioned::describe(&mut connection, &wanted.name, &self.target.meta).await? else {
+        let Some(table) = Table::describe(&mut connection, &wanted.name, &self.target.meta).await? else {
             return Ok(None);
         };
-        let columns = columns.map_or_else(|| table.own_columns(&wanted.key), <[String]>::to_vec);
+        let columns = columns.map_or_else(|| table.versioned.others(&table.table, &wanted.key), <[String]>::to_vec);
         let mut physical = 0;
         let mut counted = |row| {
             physical += 1;
@@ -112,18 +109,10 @@ impl MySqlContents {
 
     async fn facts_now(&self) -> Outcome<Vec<Fact>> {
         let mut connection = self.look().await?;
-        let mut facts = Vec::new();
-        if has_meta(&mut connection).await? {
-            let sql = "SELECT `kind`, `subject`, `at`, `hi`, `lo`, `detail` FROM `settle_meta` \
-                       ORDER BY `kind`, `subject`, `at`";
-            for row in connection.query(READ, sql, &[]).await? {
-                let mut cells = Cells::of(READ, row);
-                let (kind, subject, offset) = (cells.text()?, cells.text()?, cells.int()?);
-                let (hi, lo) = (cells.int()?, cells.int()?);
-                let value = Version::from_halves(hi.cast_unsigned(), lo.cast_unsigned()).as_u128();
-                facts.push(Fact { kind, subject, offset, value, detail: cells.text()? });
-            }
-        }
+        let facts = match has_meta(&mut connection).await? {
+            true => meta::facts(&mut connection).await?,
+            false => Vec::new(),
+        };
         connection.close().await;
         Ok(facts)
     }
@@ -131,7 +120,7 @@ impl MySqlContents {
     async fn find_now(&self, wanted: Wanted<'_>) -> Outcome<Option<Found>> {
         let mut connection = self.look().await?;
         let plan = plan_of(&connection.server, &self.target, wanted.table);
-        let Some(table) = Versioned::describe(&mut connection, &plan.table, &self.target.meta).await? else {
+        let Some(table) = Table::describe(&mut connection, &plan.table, &self.target.meta).await? else {
             return Ok(None);
         };
         let mut key = Vec::new();
@@ -155,46 +144,26 @@ async fn has_meta(connection: &mut Connection) -> Outcome<bool> {
 }
 
 /// A table that holds versions.
-struct Versioned {
+struct Table {
     table: Description,
-    hi: String,
-    lo: String,
-    source_ts_ms: String,
-    is_deleted: Option<String>,
-    op: String,
+    versioned: Versioned,
     has_tombstones: bool,
 }
 
-impl Versioned {
+impl Table {
     /// The table called `name`; none where there is none. One without versions is refused.
     async fn describe(connection: &mut Connection, name: &str, names: &MetaNames) -> Outcome<Option<Self>> {
         let Some(table) = describe(connection, name).await? else { return Ok(None) };
         let has_tombstones = describe(connection, &SQL.tombstones(&table.name)).await?.is_some();
-        let versioned = Self {
-            hi: format!("{}_hi", names.version),
-            lo: format!("{}_lo", names.version),
-            source_ts_ms: names.source_ts_ms.clone(),
-            op: names.op.clone(),
-            is_deleted: table.column(&names.is_deleted).map(|column| column.name.clone()),
-            has_tombstones,
-            table,
-        };
-        versioned.column(&versioned.hi)?;
-        versioned.column(&versioned.lo)?;
-        Ok(Some(versioned))
+        Ok(Some(Self { versioned: Versioned::of(SQL, &table, names)?, table, has_tombstones }))
     }
 
     fn operation(&self) -> String {
-        format!("read \"{}\"", self.table.name)
+        reading(&self.table)
     }
 
     fn column(&self, name: &str) -> Outcome<&Column> {
-        self.table.column(name).ok_or_else(|| {
-            contract(
-                self.operation(),
-                format!("the table has no column \"{name}\"; `settle check` says what it must have"),
-            )
-        })
+        self.table.column(name).ok_or_else(|| lacks(&self.table, name))
     }
 
     /// The columns of the primary key; of a unique index where there is none.
@@ -206,25 +175,9 @@ impl Versioned {
         whole("PRIMARY").or_else(|| whole("")).unwrap_or_default()
     }
 
-    /// The user's columns beside the key, in order of name: where they stand in the table means nothing.
-    fn own_columns(&self, key: &[String]) -> Vec<String> {
-        let added =
-            [Some(&self.hi), Some(&self.lo), Some(&self.source_ts_ms), Some(&self.op), self.is_deleted.as_ref()];
-        let is_ours = |name: &str| added.iter().flatten().any(|own| SQL.same(own, name));
-        let is_key = |name: &str| key.iter().any(|key| SQL.same(key, name));
-        let names = self.table.columns.iter().map(|column| column.name.clone());
-        let mut own: Vec<String> = names.filter(|name| !is_ours(name) && !is_key(name)).collect();
-        own.sort();
-        own
-    }
-
-    fn flag(&self) -> String {
-        self.is_deleted.as_deref().map_or("0".to_owned(), |flag| SQL.quoted(flag))
-    }
-
     /// What is selected of a row before anything else.
-    fn head(&self) -> [String; 3] {
-        [SQL.quoted(&self.hi), SQL.quoted(&self.lo), self.flag()]
+    fn head(&self) -> [String; 2] {
+        [self.versioned.halves(), self.versioned.flag()]
     }
 
     /// Every row that lies in the table.
@@ -261,7 +214,7 @@ impl Versioned {
         }
         let keys = SQL.list(key.iter().map(String::as_str));
         let graves = SQL.quoted(&SQL.tombstones(&self.table.name));
-        let sql = format!("SELECT {}, {}, {keys} FROM {graves}", SQL.quoted(&self.hi), SQL.quoted(&self.lo));
+        let sql = format!("SELECT {}, {keys} FROM {graves}", self.versioned.halves());
         let operation = self.operation();
         connection
             .each_row(&operation, &sql, &mut |row| {
@@ -272,9 +225,8 @@ impl Versioned {
     }
 
     async fn summary(&self, connection: &mut Connection) -> Outcome<Summary> {
-        let (hi, lo, name) = (SQL.quoted(&self.hi), SQL.quoted(&self.lo), SQL.quoted(&self.table.name));
-        let operation = self.operation();
-        let counts = format!("SELECT COUNT(*), COUNT(IF({} <> 0, 1, NULL)) FROM {name}", self.flag());
+        let (operation, name) = (self.operation(), SQL.quoted(&self.table.name));
+        let counts = format!("SELECT COUNT(*), COUNT(IF({} <> 0, 1, NULL)) FROM {name}", self.versioned.flag());
         let mut counted = connection.rows(&operation, &counts, Vec::new()).await?.into_iter().flatten();
         let mut number = || match counted.next() {
             Some(Value::Int(number)) => Ok(number.cast_unsigned()),
@@ -282,14 +234,11 @@ impl Versioned {
             _ => Err(contract(operation.as_str(), "a count is no number")),
         };
         let (physical, deleted) = (number()?, number()?);
-        let top = |table: &str, time: &str| {
-            format!("SELECT {hi}, {lo}, {time} FROM {table} ORDER BY {hi} DESC, {lo} DESC LIMIT 1")
-        };
-        let newest = top(&name, &SQL.quoted(&self.source_ts_ms));
+        let newest = self.versioned.greatest(&name, &[self.versioned.time()]);
         let mut greatest = self.newest(connection, &newest).await?;
         if self.has_tombstones {
-            let graves = top(&SQL.quoted(&SQL.tombstones(&self.table.name)), "NULL");
-            greatest = greatest.max(self.newest(connection, &graves).await?);
+            let graves = SQL.quoted(&SQL.tombstones(&self.table.name));
+            greatest = greatest.max(self.newest(connection, &self.versioned.greatest(&graves, &[])).await?);
         }
         let (greatest, source_ts_ms) = greatest.map_or((None, None), |(version, time)| (Some(version), time));
         Ok(Summary { physical, current: physical - deleted, greatest, source_ts_ms })
@@ -319,7 +268,7 @@ impl Versioned {
         let is_key: Vec<String> = names.iter().map(|name| format!("{} = ?", SQL.quoted(name))).collect();
         let is_key = is_key.join(" AND ");
         let values = || key.iter().map(|(_, value)| value.clone()).collect::<Vec<_>>();
-        let columns = if with_values { self.own_columns(&names) } else { Vec::new() };
+        let columns = if with_values { self.versioned.others(&self.table, &names) } else { Vec::new() };
         let selected: Vec<String> =
             self.head().into_iter().chain(columns.iter().map(|name| SQL.quoted(name))).collect();
         let sql = format!("SELECT {} FROM {} WHERE {is_key}", selected.join(", "), SQL.quoted(&self.table.name));
@@ -337,7 +286,7 @@ impl Versioned {
             return Ok(None);
         }
         let graves = SQL.quoted(&SQL.tombstones(&self.table.name));
-        let sql = format!("SELECT {}, {} FROM {graves} WHERE {is_key}", SQL.quoted(&self.hi), SQL.quoted(&self.lo));
+        let sql = format!("SELECT {} FROM {graves} WHERE {is_key}", self.versioned.halves());
         let row = connection.rows(&operation, &sql, values()).await?.into_iter().next();
         let found =
             |row: Vec<Value>| Ok(Found { version: version(&operation, &row)?, is_deleted: true, columns: Vec::new() });

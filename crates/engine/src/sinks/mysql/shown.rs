@@ -5,18 +5,17 @@ use std::fmt::Write as _;
 use mysql_async::Value;
 use uuid::Uuid;
 
+use crate::sinks::sql::versioned;
+
 /// A key as a JSON object.
 pub(super) fn key_json(names: &[String], values: &[Value]) -> String {
-    let field = |(name, value): (&String, &Value)| {
-        let value = match value {
-            Value::NULL => "null".to_owned(),
-            Value::Int(number) => number.to_string(),
-            Value::UInt(number) => number.to_string(),
-            other => serde_json::Value::String(text(other).unwrap_or_default()).to_string(),
-        };
-        format!("{}:{value}", serde_json::Value::String(name.clone()))
+    let json = |value: &Value| match value {
+        Value::NULL => "null".to_owned(),
+        Value::Int(number) => number.to_string(),
+        Value::UInt(number) => number.to_string(),
+        other => serde_json::Value::String(text(other).unwrap_or_default()).to_string(),
     };
-    format!("{{{}}}", names.iter().zip(values).map(field).collect::<Vec<_>>().join(","))
+    versioned::key_json(names.iter().zip(values.iter().map(json)))
 }
 
 /// As people read it; none for NULL.

@@ -6,6 +6,7 @@ use super::column::{Family, Storage};
 use super::connection::{Connection, text};
 use super::failure::{Outcome, contract};
 use crate::sinks::sql::dialect::Dialect;
+use crate::sinks::sql::outline::Outline;
 
 /// One column.
 #[derive(Clone, Debug)]
@@ -80,6 +81,16 @@ pub(super) struct Description {
     /// Tables that a foreign key refers to.
     pub(super) references: Vec<String>,
     pub(super) triggers: Vec<String>,
+}
+
+impl Outline for Description {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn columns(&self) -> impl Iterator<Item = &str> {
+        self.columns.iter().map(|column| column.name.as_str())
+    }
 }
 
 impl Description {

@@ -3,7 +3,6 @@
 //! A look is one transaction with one snapshot, so it sees whole batches. Rows are digested here and
 //! not by the server: its text for a value is the same for the same value, whatever wrote it.
 
-use std::fmt::Write as _;
 use std::pin::pin;
 
 use bytes::BytesMut;
@@ -28,10 +27,10 @@ use crate::config::target::{Deletes, MetaNames, Target};
 use crate::contents::{Contents, EachRow, Fact, Found, Look, SeenRow, Summary, TargetTable, Wanted};
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
-use crate::sinks::sql::places;
+use crate::sinks::sql::versioned::{self, Versioned, lacks, reading};
+use crate::sinks::sql::{meta, places};
 
 const SQL: Dialect = Dialect::Postgres;
-const READ_META: &str = "read settle_meta";
 
 /// A PostgreSQL schema that is looked at.
 #[derive(Debug)]
@@ -59,17 +58,15 @@ impl PostgresContents {
         Ok((present.len() == own::TABLES.len()).then_some(session))
     }
 
-    async fn describe(&self, session: &Transaction, name: &str) -> Outcome<Option<Versioned>> {
-        Versioned::describe(session.connection(), &self.config.schema, name, &self.target.meta).await
+    async fn describe(&self, session: &Transaction, name: &str) -> Outcome<Option<Table>> {
+        Table::describe(session.connection(), &self.config.schema, name, &self.target.meta).await
     }
 
     async fn claimed_tables(&self) -> Outcome<Vec<TargetTable>> {
-        let Some(session) = self.looking_at_meta().await? else { return Ok(Vec::new()) };
-        let sql = "SELECT subject FROM settle_meta WHERE kind = 'table' ORDER BY subject";
-        let claimed = session.connection().rows(READ_META, sql, &[]).await?;
+        let Some(mut session) = self.looking_at_meta().await? else { return Ok(Vec::new()) };
         let mut tables = Vec::new();
-        for row in claimed {
-            let Some(table) = self.describe(&session, row.get(0)).await? else { continue };
+        for name in meta::claimed(&mut session).await? {
+            let Some(table) = self.describe(&session, &name).await? else { continue };
             tables.push(TargetTable { key: table.key(), name: table.table.name });
         }
         Ok(tables)
@@ -83,7 +80,7 @@ impl PostgresContents {
     ) -> Outcome<Option<Look>> {
         let session = self.looking().await?;
         let Some(table) = self.describe(&session, &wanted.name).await? else { return Ok(None) };
-        let columns = columns.map_or_else(|| table.own_columns(&wanted.key), <[String]>::to_vec);
+        let columns = columns.map_or_else(|| table.versioned.others(&table.table, &wanted.key), <[String]>::to_vec);
         let mut physical = 0;
         table
             .each(session.connection(), &wanted.key, &columns, &mut |row| {
@@ -118,48 +115,27 @@ impl PostgresContents {
 }
 
 /// A table that holds versions.
-struct Versioned {
+struct Table {
     schema: String,
     table: Description,
-    hi: String,
-    lo: String,
-    source_ts_ms: String,
-    is_deleted: Option<String>,
-    op: String,
+    versioned: Versioned,
     graves: Option<Description>,
 }
 
-impl Versioned {
+impl Table {
     /// The table called `name`; none where there is none. One without versions is refused.
     async fn describe(connection: &Connection, schema: &str, name: &str, names: &MetaNames) -> Outcome<Option<Self>> {
         let Some(table) = describe(connection, schema, name).await? else { return Ok(None) };
         let graves = describe(connection, schema, &SQL.tombstones(name)).await?;
-        let versioned = Self {
-            schema: schema.to_owned(),
-            hi: format!("{}_hi", names.version),
-            lo: format!("{}_lo", names.version),
-            source_ts_ms: names.source_ts_ms.clone(),
-            op: names.op.clone(),
-            is_deleted: table.column(&names.is_deleted).map(|column| column.name.clone()),
-            graves,
-            table,
-        };
-        versioned.column(&versioned.hi)?;
-        versioned.column(&versioned.lo)?;
-        Ok(Some(versioned))
+        Ok(Some(Self { schema: schema.to_owned(), versioned: Versioned::of(SQL, &table, names)?, graves, table }))
     }
 
     fn operation(&self) -> String {
-        format!("read \"{}\"", self.table.name)
+        reading(&self.table)
     }
 
     fn column(&self, name: &str) -> Outcome<&Column> {
-        self.table.column(name).ok_or_else(|| {
-            contract(
-                self.operation(),
-                format!("the table has no column \"{name}\"; `settle check` says what it must have"),
-            )
-        })
+        self.table.column(name).ok_or_else(|| lacks(&self.table, name))
     }
 
     /// The columns of the primary key, or of the unique index that serves as one.
@@ -167,25 +143,6 @@ impl Versioned {
         let uniques = || self.table.uniques.iter().filter(|unique| unique.is_usable);
         let key = uniques().find(|unique| unique.is_primary).or_else(|| uniques().next());
         key.and_then(|unique| unique.columns.clone()).unwrap_or_default()
-    }
-
-    /// The user's columns beside the key, in order of name: where they stand in the table means nothing.
-    fn own_columns(&self, key: &[String]) -> Vec<String> {
-        let added =
-            [Some(&self.hi), Some(&self.lo), Some(&self.source_ts_ms), Some(&self.op), self.is_deleted.as_ref()];
-        let names = self.table.columns.iter().map(|column| &column.name);
-        let mut own: Vec<String> =
-            names.filter(|name| !added.contains(&Some(*name)) && !key.contains(name)).cloned().collect();
-        own.sort();
-        own
-    }
-
-    fn halves(&self) -> String {
-        SQL.list([self.hi.as_str(), self.lo.as_str()])
-    }
-
-    fn flag(&self) -> String {
-        self.is_deleted.as_deref().map_or("false".to_owned(), |flag| SQL.quoted(flag))
     }
 
     fn name(&self) -> String {
@@ -210,7 +167,13 @@ impl Versioned {
             None => "NULL::text".to_owned(),
         });
         let read: Vec<String> = key.iter().map(|name| as_text(name)).chain(read).collect();
-        let sql = format!("SELECT {}, {}, {} FROM {}", self.halves(), self.flag(), read.join(", "), self.name());
+        let sql = format!(
+            "SELECT {}, {}, {} FROM {}",
+            self.versioned.halves(),
+            self.versioned.flag(),
+            read.join(", "),
+            self.name()
+        );
         let numbers = self.numbers(key);
         self.select(connection, &sql, each, |row| {
             let is_deleted: bool = row.get(2);
@@ -224,7 +187,7 @@ impl Versioned {
     async fn each_tombstone(&self, connection: &Connection, key: &[String], each: &mut EachRow<'_>) -> Outcome<()> {
         let Some(graves) = self.graves() else { return Ok(()) };
         let read: Vec<String> = key.iter().map(|name| as_text(name)).collect();
-        let sql = format!("SELECT {}, {} FROM {graves}", self.halves(), read.join(", "));
+        let sql = format!("SELECT {}, {} FROM {graves}", self.versioned.halves(), read.join(", "));
         let numbers = self.numbers(key);
         self.select(connection, &sql, each, |row| SeenRow {
             key: key_json(row, 2, key, &numbers),
@@ -263,18 +226,15 @@ impl Versioned {
     }
 
     async fn summary(&self, connection: &Connection) -> Outcome<Summary> {
-        let (operation, halves) = (self.operation(), self.halves());
-        let (hi, lo) = (SQL.quoted(&self.hi), SQL.quoted(&self.lo));
-        let counts = format!("SELECT count(*), count(*) FILTER (WHERE {}) FROM {}", self.flag(), self.name());
+        let operation = self.operation();
+        let counts = format!("SELECT count(*), count(*) FILTER (WHERE {}) FROM {}", self.versioned.flag(), self.name());
         let counts = connection.rows(&operation, &counts, &[]).await?;
         let (physical, deleted) = counts.first().map_or((0, 0), |row| (row.get::<_, i64>(0), row.get::<_, i64>(1)));
-        let time = SQL.quoted(&self.source_ts_ms);
-        let top = format!("SELECT {halves}, {time} FROM {} ORDER BY {hi} DESC, {lo} DESC LIMIT 1", self.name());
+        let top = self.versioned.greatest(&self.name(), &[self.versioned.time()]);
         let rows = connection.rows(&operation, &top, &[]).await?;
         let mut greatest: Option<(Version, Option<i64>)> = rows.first().map(|row| (version(row), row.get(2)));
         if let Some(graves) = self.graves() {
-            let top = format!("SELECT {halves} FROM {graves} ORDER BY {hi} DESC, {lo} DESC LIMIT 1");
-            let rows = connection.rows(&operation, &top, &[]).await?;
+            let rows = connection.rows(&operation, &self.versioned.greatest(&graves, &[]), &[]).await?;
             greatest = greatest.max(rows.first().map(|row| (version(row), None)));
         }
         Ok(Summary {
@@ -305,10 +265,15 @@ impl Versioned {
         let values: Vec<(&(dyn ToSql + Sync), Type)> =
             key.iter().map(|(column, value)| (value as &(dyn ToSql + Sync), type_of(column))).collect();
         let names: Vec<String> = key.iter().map(|(column, _)| column.name.clone()).collect();
-        let columns = if with_values { self.own_columns(&names) } else { Vec::new() };
+        let columns = if with_values { self.versioned.others(&self.table, &names) } else { Vec::new() };
         let read: Vec<String> = columns.iter().map(|name| format!(", {}", as_text(name))).collect();
-        let sql =
-            format!("SELECT {}, {}{} FROM {} WHERE {is_key}", self.halves(), self.flag(), read.concat(), self.name());
+        let sql = format!(
+            "SELECT {}, {}{} FROM {} WHERE {is_key}",
+            self.versioned.halves(),
+            self.versioned.flag(),
+            read.concat(),
+            self.name()
+        );
         if let Some(row) = connection.rows(&operation, &sql, &values).await?.first() {
             let is_deleted: bool = row.get(2);
             let columns = columns.into_iter().enumerate().filter(|_| !is_deleted);
@@ -316,7 +281,7 @@ impl Versioned {
             return Ok(Some(Found { version: version(row), is_deleted, columns }));
         }
         let Some(graves) = self.graves() else { return Ok(None) };
-        let sql = format!("SELECT {} FROM {graves} WHERE {is_key}", self.halves());
+        let sql = format!("SELECT {} FROM {graves} WHERE {is_key}", self.versioned.halves());
         let deleted = connection.rows(&operation, &sql, &values).await?;
         Ok(deleted.first().map(|row| Found { version: version(row), is_deleted: true, columns: Vec::new() }))
     }
@@ -331,22 +296,16 @@ fn version(row: &Row) -> Version {
 }
 
 fn key_json(row: &Row, from: usize, key: &[String], numbers: &[bool]) -> String {
-    let mut json = String::from("{");
-    for (at, (name, is_number)) in key.iter().zip(numbers).enumerate() {
-        if at > 0 {
-            json.push(',');
-        }
+    let field = |(at, (name, is_number)): (usize, (_, &bool))| {
         let value: Option<&str> = row.get(from + at);
         let value = match (value, is_number) {
             (None, _) => "null".to_owned(),
             (Some(number), true) => number.to_owned(),
             (Some(text), false) => serde_json::Value::from(text).to_string(),
         };
-        // Writing to a string cannot fail.
-        let _ = write!(json, "{}:{value}", serde_json::Value::from(name.as_str()));
-    }
-    json.push('}');
-    json
+        (name, value)
+    };
+    versioned::key_json(key.iter().zip(numbers).enumerate().map(field))
 }
 
 /// The digest of a row's columns. A NULL adds nothing: a column that was added later and holds none
@@ -425,19 +384,10 @@ impl Contents for PostgresContents {
 
     fn facts(&mut self) -> BoxFuture<'_, Result<Vec<Fact>, SinkError>> {
         Box::pin(async move {
-            let Some(session) = self.looking_at_meta().await? else { return Ok(Vec::new()) };
-            let sql = "SELECT kind, subject, at, hi, lo, detail FROM settle_meta ORDER BY kind, subject, at";
-            let fact = |row: &Row| {
-                let (hi, lo): (i64, i64) = (row.get(3), row.get(4));
-                Fact {
-                    kind: row.get(0),
-                    subject: row.get(1),
-                    offset: row.get(2),
-                    value: Version::from_halves(hi.cast_unsigned(), lo.cast_unsigned()).as_u128(),
-                    detail: row.get(5),
-                }
-            };
-            Ok(session.connection().rows(READ_META, sql, &[]).await?.iter().map(fact).collect())
+            match self.looking_at_meta().await? {
+                Some(mut session) => meta::facts(&mut session).await,
+                None => Ok(Vec::new()),
+            }
         })
     }
 

@@ -6,6 +6,7 @@ use tokio_postgres::types::{ToSql, Type};
 use super::column::{CatalogType, Wire};
 use super::connection::Connection;
 use super::failure::Outcome;
+use crate::sinks::sql::outline::Outline;
 
 /// One column.
 #[derive(Clone, Debug)]
@@ -65,6 +66,16 @@ pub(super) struct Description {
     pub(super) triggers: Vec<String>,
     /// Changes with everything above.
     pub(super) fingerprint: String,
+}
+
+impl Outline for Description {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn columns(&self) -> impl Iterator<Item = &str> {
+        self.columns.iter().map(|column| column.name.as_str())
+    }
 }
 
 impl Description {

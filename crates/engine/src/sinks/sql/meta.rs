@@ -23,10 +23,11 @@ use std::sync::Arc;
 use settle_core::change::Lineage;
 use settle_core::position::{Partition, TopicId};
 use settle_core::sink::PlacedPartition;
-use settle_core::version::{Floor, SCHEME};
+use settle_core::version::{Floor, SCHEME, Version};
 
 use super::dialect::{Dialect, Take, digest};
 use super::session::{Cells, Outcome, Session, SqlValue, contract};
+use crate::contents::Fact;
 
 pub(super) const READ: &str = "read settle_meta";
 pub(super) const WRITE: &str = "write settle_meta";
@@ -168,6 +169,31 @@ pub(crate) async fn open(session: &mut impl Session) -> Outcome<()> {
         }
     }
     Ok(())
+}
+
+/// The tables that were claimed.
+pub(crate) async fn claimed(session: &mut impl Session) -> Outcome<Vec<String>> {
+    let sql = of_kind(session.dialect(), &["subject"]);
+    let rows = session.query(READ, &sql, &["table".into()]).await?;
+    rows.into_iter().map(|row| Cells::of(READ, row).text()).collect()
+}
+
+/// All that is recorded.
+pub(crate) async fn facts(session: &mut impl Session) -> Outcome<Vec<Fact>> {
+    let dialect = session.dialect();
+    let sql = format!(
+        "SELECT {} FROM {} ORDER BY {}",
+        dialect.list(["kind", "subject", "at", "hi", "lo", "detail"]),
+        table(dialect),
+        dialect.list(["kind", "subject", "at"])
+    );
+    let fact = |row| {
+        let mut cells = Cells::of(READ, row);
+        let (kind, subject, offset) = (cells.text()?, cells.text()?, cells.int()?);
+        let value = Version::from_halves(cells.int()?.cast_unsigned(), cells.int()?.cast_unsigned()).as_u128();
+        Ok(Fact { kind, subject, offset, value, detail: cells.text()? })
+    };
+    session.query(READ, &sql, &[]).await?.into_iter().map(fact).collect()
 }
 
 /// True if a version scheme is recorded: it is the first thing that is.

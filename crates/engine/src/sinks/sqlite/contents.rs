@@ -16,15 +16,17 @@ use uuid::Uuid;
 use super::bind::{Bound, bound};
 use super::config::SqliteConfig;
 use super::failure::{During, Outcome, contract};
-use super::name::{list, quoted, same, tombstones};
+use super::name::{list, quoted, tombstones};
 use super::session::Attached;
 use super::sink::blocking;
 use super::table::{self, Column, Description};
 use crate::config::target::{Deletes, MetaNames, Target};
 use crate::contents::{Contents, EachRow, Fact, Found, Look, SeenRow, Summary, TargetTable, Wanted};
 use crate::sinks::plan::Plan;
-use crate::sinks::sql::places;
+use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::session::at_once;
+use crate::sinks::sql::versioned::{self, Versioned, lacks, reading};
+use crate::sinks::sql::{meta, places};
 
 const META: &str = "settle_meta";
 
@@ -63,12 +65,12 @@ impl SqliteContents {
         each: &mut EachRow<'_>,
     ) -> Outcome<Option<Look>> {
         let look = self.looking(|connection| {
-            let Some(table) = Versioned::describe(connection, &wanted.name, &self.target.meta)? else {
+            let Some(table) = Table::describe(connection, &wanted.name, &self.target.meta)? else {
                 return Ok(None);
             };
             let columns = match columns {
                 Some(columns) => columns.to_vec(),
-                None => table.own_columns(&wanted.key),
+                None => table.versioned.others(&table.table, &wanted.key),
             };
             let mut physical = 0;
             table.each(connection, &wanted.key, &columns, &mut |row| {
@@ -84,7 +86,7 @@ impl SqliteContents {
     fn find_now(&self, wanted: Wanted<'_>) -> Outcome<Option<Found>> {
         let plan = Plan::of(&self.target, wanted.table, Deletes::Hard);
         let found = self.looking(|connection| {
-            let Some(table) = Versioned::describe(connection, &plan.table, &self.target.meta)? else { return Ok(None) };
+            let Some(table) = Table::describe(connection, &plan.table, &self.target.meta)? else { return Ok(None) };
             let mut key = Vec::new();
             for (at, (field, json)) in wanted.key.fields().enumerate() {
                 let name = plan.column(field, true).unwrap_or(field);
@@ -105,69 +107,36 @@ impl SqliteContents {
 }
 
 /// A table that holds versions.
-struct Versioned {
+struct Table {
     table: Description,
-    hi: String,
-    lo: String,
-    source_ts_ms: String,
-    is_deleted: Option<String>,
-    op: String,
+    versioned: Versioned,
     has_tombstones: bool,
 }
 
-impl Versioned {
+impl Table {
     /// The table called `name`; none where there is none. One without versions is refused.
     fn describe(connection: &Connection, name: &str, names: &MetaNames) -> Outcome<Option<Self>> {
         let Some(table) = table::describe(connection, name, |_| None)? else { return Ok(None) };
         let has_tombstones = table::describe(connection, &tombstones(name), |_| None)?.is_some();
-        let versioned = Self {
-            hi: format!("{}_hi", names.version),
-            lo: format!("{}_lo", names.version),
-            source_ts_ms: names.source_ts_ms.clone(),
-            op: names.op.clone(),
-            is_deleted: table.column(&names.is_deleted).map(|column| column.name.clone()),
-            has_tombstones,
-            table,
-        };
-        versioned.column(&versioned.hi)?;
-        versioned.column(&versioned.lo)?;
-        Ok(Some(versioned))
+        Ok(Some(Self { versioned: Versioned::of(Dialect::Sqlite, &table, names)?, table, has_tombstones }))
     }
 
     fn operation(&self) -> String {
-        format!("read \"{}\"", self.table.name)
+        reading(&self.table)
     }
 
     fn column(&self, name: &str) -> Outcome<&Column> {
-        self.table.column(name).ok_or_else(|| {
-            contract(
-                self.operation(),
-                format!("the table has no column \"{name}\"; `settle check` says what it must have"),
-            )
-        })
-    }
-
-    /// The user's columns beside the key, in order of name: where they stand in the table means nothing.
-    fn own_columns(&self, key: &[String]) -> Vec<String> {
-        let added =
-            [Some(&self.hi), Some(&self.lo), Some(&self.source_ts_ms), Some(&self.op), self.is_deleted.as_ref()];
-        let is_ours = |name: &str| added.iter().flatten().any(|own| same(own, name));
-        let is_key = |name: &str| key.iter().any(|key| same(key, name));
-        let names = self.table.columns.iter().map(|column| column.name.clone());
-        let mut own: Vec<String> = names.filter(|name| !is_ours(name) && !is_key(name)).collect();
-        own.sort();
-        own
+        self.table.column(name).ok_or_else(|| lacks(&self.table, name))
     }
 
     /// Every row that lies in the table.
     fn each(&self, connection: &Connection, key: &[String], columns: &[String], each: &mut EachRow<'_>) -> Outcome<()> {
-        let flag = self.is_deleted.as_deref().map_or("0".to_owned(), quoted);
         // A column that went away since reads as NULL: its values are gone.
         let read = columns.iter().map(|name| match self.table.column(name) {
             Some(column) => quoted(&column.name),
             None => "NULL".to_owned(),
         });
-        let selected: Vec<String> = [quoted(&self.hi), quoted(&self.lo), flag]
+        let selected: Vec<String> = [self.versioned.halves(), self.versioned.flag()]
             .into_iter()
             .chain(key.iter().map(|name| quoted(name)))
             .chain(read)
@@ -192,7 +161,7 @@ impl Versioned {
         }
         let keys = list(key.iter().map(String::as_str));
         let graves = quoted(&tombstones(&self.table.name));
-        let sql = format!("SELECT {}, {}, {keys} FROM {graves}", quoted(&self.hi), quoted(&self.lo));
+        let sql = format!("SELECT {}, {keys} FROM {graves}", self.versioned.halves());
         self.select(
             connection,
             &sql,
@@ -217,25 +186,19 @@ impl Versioned {
     }
 
     fn summary(&self, connection: &Connection) -> Outcome<Summary> {
-        let (hi, lo, name) = (quoted(&self.hi), quoted(&self.lo), quoted(&self.table.name));
-        let deleted = self
-            .is_deleted
-            .as_deref()
-            .map_or("0".to_owned(), |flag| format!("count(*) FILTER (WHERE {} <> 0)", quoted(flag)));
+        let name = quoted(&self.table.name);
         let read = || -> rusqlite::Result<Summary> {
+            let deleted = format!("count(*) FILTER (WHERE {} <> 0)", self.versioned.flag());
             let counts = format!("SELECT count(*), {deleted} FROM {name}");
             let (physical, deleted): (i64, i64) =
                 connection.query_row(&counts, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
             let (physical, deleted) = (physical.cast_unsigned(), deleted.cast_unsigned());
-            let top = format!(
-                "SELECT {hi}, {lo}, {} FROM {name} ORDER BY {hi} DESC, {lo} DESC LIMIT 1",
-                quoted(&self.source_ts_ms)
-            );
+            let top = self.versioned.greatest(&name, &[self.versioned.time()]);
             let mut greatest: Option<(Version, Option<i64>)> =
                 connection.query_row(&top, [], |row| Ok((version(row)?, row.get(2)?))).optional()?;
             if self.has_tombstones {
                 let graves = quoted(&tombstones(&self.table.name));
-                let top = format!("SELECT {hi}, {lo} FROM {graves} ORDER BY {hi} DESC, {lo} DESC LIMIT 1");
+                let top = self.versioned.greatest(&graves, &[]);
                 let deleted = connection.query_row(&top, [], version).optional()?;
                 greatest = greatest.max(deleted.map(|version| (version, None)));
             }
@@ -255,9 +218,8 @@ impl Versioned {
         let is_key: Vec<String> =
             names.iter().enumerate().map(|(at, name)| format!("{} = ?{}", quoted(name), at + 1)).collect();
         let values: Vec<&dyn rusqlite::ToSql> = key.iter().map(|(_, value)| value as &dyn rusqlite::ToSql).collect();
-        let flag = self.is_deleted.as_deref().map_or("0".to_owned(), quoted);
-        let columns = if with_values { self.own_columns(&names) } else { Vec::new() };
-        let selected: Vec<String> = [quoted(&self.hi), quoted(&self.lo), flag]
+        let columns = if with_values { self.versioned.others(&self.table, &names) } else { Vec::new() };
+        let selected: Vec<String> = [self.versioned.halves(), self.versioned.flag()]
             .into_iter()
             .chain(columns.iter().map(|name| quoted(name)))
             .collect();
@@ -277,8 +239,7 @@ impl Versioned {
             return Ok(found);
         }
         let graves = quoted(&tombstones(&self.table.name));
-        let sql =
-            format!("SELECT {}, {} FROM {graves} WHERE {}", quoted(&self.hi), quoted(&self.lo), is_key.join(" AND "));
+        let sql = format!("SELECT {} FROM {graves} WHERE {}", self.versioned.halves(), is_key.join(" AND "));
         let deleted = connection.query_row(&sql, values.as_slice(), version).optional().during(|| self.operation())?;
         Ok(deleted.map(|version| Found { version, is_deleted: true, columns: Vec::new() }))
     }
@@ -290,22 +251,17 @@ fn version(row: &Row<'_>) -> rusqlite::Result<Version> {
 }
 
 fn key_json(row: &Row<'_>, from: usize, key: &[String]) -> rusqlite::Result<String> {
-    let mut json = String::from("{");
-    for (at, name) in key.iter().enumerate() {
-        if at > 0 {
-            json.push(',');
-        }
+    let field = |(at, name)| {
         let value = match row.get_ref(from + at)? {
             ValueRef::Null => "null".to_owned(),
             ValueRef::Integer(number) => number.to_string(),
             ValueRef::Real(number) => number.to_string(),
             other => serde_json::Value::String(text(other).unwrap_or_default()).to_string(),
         };
-        // Writing to a string cannot fail.
-        let _ = write!(json, "{}:{value}", serde_json::Value::String(name.clone()));
-    }
-    json.push('}');
-    Ok(json)
+        Ok((name, value))
+    };
+    let fields = key.iter().enumerate().map(field).collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok(versioned::key_json(fields.into_iter()))
 }
 
 fn text(value: ValueRef<'_>) -> Option<String> {
@@ -347,10 +303,9 @@ fn digest(row: &Row<'_>, from: usize, columns: &[String]) -> rusqlite::Result<u1
 }
 
 fn claimed_tables(connection: &Connection, names: &MetaNames) -> Outcome<Vec<TargetTable>> {
-    let claimed = texts(connection, "SELECT subject FROM settle_meta WHERE kind = 'table' ORDER BY subject")?;
     let mut tables = Vec::new();
-    for name in claimed {
-        let Some(table) = Versioned::describe(connection, &name, names)? else { continue };
+    for name in at_once(meta::claimed(&mut Attached(connection)))? {
+        let Some(table) = Table::describe(connection, &name, names)? else { continue };
         let mut key: Vec<&Column> = table.table.columns.iter().filter(|column| column.primary_key > 0).collect();
         key.sort_by_key(|column| column.primary_key);
         let key = key.into_iter().map(|column| column.name.clone()).collect();
@@ -359,32 +314,8 @@ fn claimed_tables(connection: &Connection, names: &MetaNames) -> Outcome<Vec<Tar
     Ok(tables)
 }
 
-pub(super) fn texts(connection: &Connection, sql: &str) -> Outcome<Vec<String>> {
-    connection
-        .prepare(sql)
-        .and_then(|mut select| select.query_map([], |row| row.get(0))?.collect())
-        .during(|| "read settle_meta".into())
-}
-
 fn has_meta(connection: &Connection) -> Outcome<bool> {
     Ok(table::describe(connection, META, |_| None)?.is_some())
-}
-
-fn facts(connection: &Connection) -> Outcome<Vec<Fact>> {
-    let fact = |row: &Row<'_>| {
-        let (hi, lo): (i64, i64) = (row.get(3)?, row.get(4)?);
-        Ok(Fact {
-            kind: row.get(0)?,
-            subject: row.get(1)?,
-            offset: row.get(2)?,
-            value: Version::from_halves(hi.cast_unsigned(), lo.cast_unsigned()).as_u128(),
-            detail: row.get(5)?,
-        })
-    };
-    connection
-        .prepare("SELECT kind, subject, at, hi, lo, detail FROM settle_meta ORDER BY kind, subject, at")
-        .and_then(|mut select| select.query_map([], fact)?.collect())
-        .during(|| "read settle_meta".into())
 }
 
 impl Contents for SqliteContents {
@@ -403,7 +334,7 @@ impl Contents for SqliteContents {
         Box::pin(async move {
             blocking(|| {
                 let summary = self.looking(|connection| {
-                    let described = Versioned::describe(connection, &table.name, &self.target.meta)?;
+                    let described = Table::describe(connection, &table.name, &self.target.meta)?;
                     described.map(|table| table.summary(connection)).transpose()
                 })?;
                 Ok(summary.flatten())
@@ -434,7 +365,10 @@ impl Contents for SqliteContents {
 
     fn facts(&mut self) -> BoxFuture<'_, Result<Vec<Fact>, SinkError>> {
         let found = blocking(|| {
-            self.looking(|connection| if has_meta(connection)? { facts(connection) } else { Ok(Vec::new()) })
+            self.looking(|connection| match has_meta(connection)? {
+                true => at_once(meta::facts(&mut Attached(connection))),
+                false => Ok(Vec::new()),
+            })
         });
         Box::pin(async move { found.map(Option::unwrap_or_default) })
     }

@@ -7,7 +7,6 @@ use rusqlite::{Connection, OpenFlags};
 use settle_core::sink::{FailureKind, SinkError};
 
 use super::config::SqliteConfig;
-use super::contents::texts;
 use super::failure::During;
 use super::session::Attached;
 use super::table;
@@ -46,12 +45,13 @@ pub fn make(from: &SqliteConfig, path: &Path) -> Result<(), SinkError> {
     scratch.execute("ATTACH DATABASE ?1 AS live", [source]).during(operation)?;
     // Tables before the indexes on them. Triggers and views are the user's own and change no row
     // that Settle writes; virtual tables and their shadows are never targets.
-    let statements = texts(
-        &scratch,
-        "SELECT sql FROM live.sqlite_schema WHERE type IN ('table', 'index') AND sql IS NOT NULL \
+    let sql = "SELECT sql FROM live.sqlite_schema WHERE type IN ('table', 'index') AND sql IS NOT NULL \
          AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND upper(sql) NOT LIKE 'CREATE VIRTUAL%' AND name <> 'settle_positions' \
-         ORDER BY type = 'index'",
-    )?;
+         ORDER BY type = 'index'";
+    let statements: Vec<String> = scratch
+        .prepare(sql)
+        .and_then(|mut select| select.query_map([], |row| row.get(0))?.collect())
+        .during(operation)?;
     for statement in &statements {
         scratch.execute_batch(statement).during(operation)?;
     }

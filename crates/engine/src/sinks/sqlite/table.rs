@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::column::Storage;
 use super::failure::{During, Outcome};
 use super::name;
+use crate::sinks::sql::outline::Outline;
 
 /// One column.
 #[derive(Clone, Debug)]
@@ -49,6 +50,16 @@ pub(super) struct Description {
     /// Tables that a foreign key refers to.
     pub(super) references: Vec<String>,
     pub(super) triggers: Vec<String>,
+}
+
+impl Outline for Description {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn columns(&self) -> impl Iterator<Item = &str> {
+        self.columns.iter().map(|column| column.name.as_str())
+    }
 }
 
 impl Description {
