@@ -9,9 +9,9 @@ use super::column::{Family, KeyRoom, NewType};
 use super::connection::Server;
 use super::failure::{Outcome, contract};
 use super::table::{Column, Description};
-use crate::config::target::Deletes;
 use crate::sampling;
 use crate::sinks::plan::Plan;
+use crate::sinks::sql::added;
 use crate::sinks::sql::dialect::Dialect;
 
 const SQL: Dialect = Dialect::MySql;
@@ -49,8 +49,8 @@ pub(super) fn new_table(
             let how = "give it another name: [tables.\"…\"] rename";
             return Err(contract(operation, format!("column \"{}\": {why}; {how}", column.name)));
         }
-        if meta_columns(plan).iter().any(|meta| SQL.same(&column.name, &meta.name)) {
-            return Err(taken(&operation, &column.name));
+        if added::columns(SQL, plan).iter().any(|meta| SQL.same(&column.name, &meta.name)) {
+            return Err(added::taken(&operation, &column.name));
         }
     }
     let is_text = |column: &NewColumn| column.kind.is_open() || column.kind.storage().family == Family::Text;
@@ -155,41 +155,13 @@ fn create(plan: &Plan, keys: &[&str], columns: &[NewColumn], collation: &str) ->
             false => format!("  {} {} NULL", SQL.quoted(&column.name), column.kind.sql()),
         })
         .collect();
-    lines.extend(meta_columns(plan).iter().map(|meta| format!("  {}", meta.sql())));
+    lines.extend(added::columns(SQL, plan).iter().map(|meta| format!("  {}", meta.sql())));
     lines.push(format!("  PRIMARY KEY ({})", SQL.list(keys.iter().copied())));
     format!("CREATE TABLE {} (\n{}\n) {}", SQL.quoted(&plan.table), lines.join(",\n"), options(collation))
 }
 
 fn options(collation: &str) -> String {
     format!("ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE {collation}")
-}
-
-/// A column that Settle adds to a table.
-pub(super) struct MetaColumn {
-    pub(super) name: String,
-    kind: &'static str,
-}
-
-impl MetaColumn {
-    /// As it stands in a table's definition.
-    pub(super) fn sql(&self) -> String {
-        format!("{} {}", SQL.quoted(&self.name), self.kind)
-    }
-}
-
-/// The columns that Settle adds.
-pub(super) fn meta_columns(plan: &Plan) -> Vec<MetaColumn> {
-    let counted = "BIGINT NOT NULL DEFAULT 0";
-    let mut columns = vec![
-        MetaColumn { name: plan.meta.op.clone(), kind: "VARCHAR(1) NULL" },
-        MetaColumn { name: plan.meta.source_ts_ms.clone(), kind: "BIGINT NULL" },
-        MetaColumn { name: plan.version_hi(), kind: counted },
-        MetaColumn { name: plan.version_lo(), kind: counted },
-    ];
-    if plan.deletes == Deletes::Soft {
-        columns.push(MetaColumn { name: plan.meta.is_deleted.clone(), kind: "TINYINT(1) NOT NULL DEFAULT 0" });
-    }
-    columns
 }
 
 /// The table that keeps the versions of deleted rows of a table with these key columns.
@@ -234,17 +206,6 @@ pub(super) fn two_of_a_name(operation: &str, column: &str) -> SinkError {
         format!(
             "two columns of the source are called \"{column}\" in MySQL, which does not tell upper from lower case; give \
              one of them another name: [tables.\"…\"] rename"
-        ),
-    )
-}
-
-/// A column of the source that has the name of one that Settle adds.
-pub(super) fn taken(operation: &str, column: &str) -> SinkError {
-    contract(
-        operation,
-        format!(
-            "the source has a column \"{column}\", and Settle adds one of that name; rename the source's \
-             ([tables.\"…\"] rename) or Settle's ([sink.meta])"
         ),
     )
 }

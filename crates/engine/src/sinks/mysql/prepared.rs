@@ -26,8 +26,9 @@ use crate::owner::Owner;
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::filled::Filled;
+use crate::sinks::sql::findings::refuse_errors;
 use crate::sinks::sql::tombstones::Graves;
-use crate::sinks::sql::{claims, standings};
+use crate::sinks::sql::{added, claims, standings};
 
 const SQL: Dialect = Dialect::MySql;
 
@@ -138,11 +139,6 @@ pub(super) fn plan(server: &Server, target: &Target, rows: TableRows<'_>) -> Out
 async fn shown(connection: &mut Connection, table: &str) -> Outcome<Vec<Shown>> {
     let sql = format!("SELECT * FROM {} LIMIT 0", SQL.quoted(table));
     connection.columns(&format!("look at the columns of \"{table}\""), &sql).await
-}
-
-fn refuse_errors(operation: &str, findings: &[Finding]) -> Outcome<()> {
-    let errors: Vec<String> = findings.iter().filter(|f| f.is_error()).map(Finding::to_string).collect();
-    if errors.is_empty() { Ok(()) } else { Err(contract(operation, errors.join(". Also: "))) }
 }
 
 async fn make(connection: &mut Connection, target: &Target, plan: &Plan, rows: TableRows<'_>) -> Outcome<Finding> {
@@ -411,7 +407,7 @@ impl Prepared {
     }
 
     fn has_key_alone(&self) -> bool {
-        let meta = ddl::meta_columns(&self.plan);
+        let meta = added::columns(SQL, &self.plan);
         let is_meta = |column: &Column| meta.iter().any(|m| SQL.same(&m.name, &column.name));
         self.table.columns.iter().enumerate().all(|(at, column)| is_meta(column) || self.key.iter().any(|k| k.at == at))
     }

@@ -16,6 +16,7 @@ use super::failure::Outcome;
 use super::prepared::Prepared;
 use crate::config::target::Evolution;
 use crate::sinks::plan::Plan;
+use crate::sinks::sql::added;
 use crate::sinks::sql::dialect::Dialect;
 
 const SQL: Dialect = Dialect::MySql;
@@ -230,7 +231,7 @@ impl Shape {
         evolution: Evolution,
     ) -> Outcome<Result<Self, usize>> {
         let plan = &prepared.plan;
-        let meta = ddl::meta_columns(plan);
+        let meta = added::columns(SQL, plan);
         let (mut bound, mut absent): (Vec<(usize, usize)>, Vec<usize>) = (Vec::new(), Vec::new());
         let mut loses = false;
         for (at, carried) in columns.iter().enumerate() {
@@ -240,7 +241,7 @@ impl Shape {
             }
             let Some(name) = plan.column(&carried.name, false) else { continue };
             if meta.iter().any(|m| SQL.same(&m.name, name)) || SQL.same(name, &plan.meta.is_deleted) {
-                return Err(ddl::taken(&prepared.operation(), name));
+                return Err(added::taken(&prepared.operation(), name));
             }
             let Some(target) = prepared.table.columns.iter().position(|column| SQL.same(&column.name, name)) else {
                 match carried.json {

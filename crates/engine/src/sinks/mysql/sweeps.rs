@@ -6,7 +6,7 @@ use settle_core::sink::Sweep;
 use super::connection::Connection;
 use super::failure::Outcome;
 use super::prepared::plan_of;
-use super::table::{Column, describe};
+use super::table::describe;
 use crate::config::target::Target;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::sweeps::{SweptTable, bury, is_due, record};
@@ -28,16 +28,6 @@ pub(super) async fn sweep(
     let plan = plan_of(&connection.server, target, &sweep.table);
     let Some(table) = describe(connection, &plan.table).await? else { return Ok(0) };
     let graves = describe(connection, &SQL.tombstones(&table.name)).await?;
-    let added = [plan.version_hi(), plan.version_lo(), plan.meta.written_ms.clone()];
-    let is_key = |column: &&Column| !added.iter().any(|added| SQL.same(added, &column.name));
-    let key = graves.iter().flat_map(|graves| &graves.columns).filter(is_key);
-    let swept = SweptTable {
-        plan: &plan,
-        table: &table.name,
-        key: key.map(|column| column.name.as_str()).collect(),
-        is_deleted: table.column(&plan.meta.is_deleted).map(|column| column.name.as_str()),
-        graves: graves.as_ref().map(|graves| graves.name.clone()),
-        written: graves.as_ref().and_then(|graves| graves.column(&plan.meta.written_ms)).map(|column| &*column.name),
-    };
+    let swept = SweptTable::of(SQL, &plan, &table, graves.as_ref());
     bury(connection, &swept, sweep.below).await
 }

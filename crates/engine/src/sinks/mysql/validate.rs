@@ -5,12 +5,12 @@ use settle_core::schema::{RowSchema, SourceType};
 
 use super::column::Family;
 use super::config::{KeyFolding, MySqlConfig};
-use super::ddl::{add_written, meta_columns};
+use super::ddl::add_written;
 use super::table::{Column, Description};
-use crate::config::target::Deletes;
 use crate::finding::Finding;
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
+use crate::sinks::sql::{added, findings};
 use crate::sinks::unique::Unique;
 
 const SQL: Dialect = Dialect::MySql;
@@ -39,10 +39,7 @@ pub(super) fn target(
         key.names().map(|source| plan.column(source, true).unwrap_or(source).to_owned()).collect();
     for (name, (source, json)) in columns.iter().zip(key.fields()) {
         match table.column(name) {
-            None => findings.push(Finding::error(
-                format!("{shown} has no column \"{name}\", which is part of the key of the records"),
-                "add it to the table's primary key, or let Settle make the table",
-            )),
+            None => findings.push(findings::lacks_key_column(&shown, name)),
             Some(column) => {
                 let source_type = schema.and_then(|schema| schema.field(source, 0)).map(|field| &field.source_type);
                 findings.extend(key_column(config, &shown, column, (source, json), source_type));
@@ -51,17 +48,13 @@ pub(super) fn target(
     }
     findings.extend(identity(config, &shown, table, &columns));
     findings.extend(meta(plan, &shown, table));
-    findings.extend(demanding_columns(plan, &shown, table, &columns));
+    let is_demanding = |at: usize| {
+        let column = &table.columns[at];
+        !column.nullable && !column.has_default && !column.generated
+    };
+    findings.extend(findings::demanding_columns(SQL, plan, table, &columns, is_demanding));
     findings.extend(padded_columns(&shown, table, &columns));
-    if !table.references.is_empty() {
-        findings.push(Finding::warning(
-            format!(
-                "{shown} has foreign keys to {}, which are not enforced on rows that Settle writes",
-                list(&table.references)
-            ),
-            "the source enforces them, and rows of different tables come in any order",
-        ));
-    }
+    findings.extend(findings::references(SQL, &shown, &table.references));
     if !table.triggers.is_empty() {
         findings.push(Finding::warning(
             format!("{shown} has triggers: {}", list(&table.triggers)),
@@ -176,14 +169,7 @@ fn identity(config: &MySqlConfig, shown: &str, table: &Description, key: &[Strin
 
 /// The columns that Settle adds.
 fn meta(plan: &Plan, shown: &str, table: &Description) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let missing = missing_meta(plan, table);
-    if !missing.is_empty() {
-        findings.push(Finding::error(
-            format!("{shown} lacks columns in which Settle keeps the version of each row"),
-            format!("run {}; rows that are there count as older than everything", missing.join("; ")),
-        ));
-    }
+    let mut findings: Vec<Finding> = findings::lacks_versions(shown, &missing_meta(plan, table)).into_iter().collect();
     for name in [plan.version_hi(), plan.version_lo()] {
         let Some(column) = table.column(&name) else { continue };
         let is_bigint = column.column_type.to_ascii_lowercase().starts_with("bigint");
@@ -209,29 +195,7 @@ fn meta(plan: &Plan, shown: &str, table: &Description) -> Vec<Finding> {
 
 /// The statements that add the missing columns of Settle.
 pub(super) fn missing_meta(plan: &Plan, table: &Description) -> Vec<String> {
-    let missing = meta_columns(plan).into_iter().filter(|meta| table.column(&meta.name).is_none());
-    missing.map(|meta| format!("ALTER TABLE {} ADD COLUMN {}", SQL.quoted(&table.name), meta.sql())).collect()
-}
-
-/// Columns that must have a value which a record may not carry.
-fn demanding_columns(plan: &Plan, shown: &str, table: &Description, key: &[String]) -> Option<Finding> {
-    let ours = meta_columns(plan);
-    let demanding: Vec<&str> = table
-        .columns
-        .iter()
-        .filter(|c| !c.nullable && !c.has_default && !c.generated)
-        .map(|c| c.name.as_str())
-        .filter(|name| !key.iter().any(|k| SQL.same(k, name)) && !ours.iter().any(|m| SQL.same(&m.name, name)))
-        .collect();
-    if demanding.is_empty() {
-        return None;
-    }
-    let what = format!("{shown} has columns that are NOT NULL without a default: {}", SQL.list(demanding));
-    Some(if plan.deletes == Deletes::Soft {
-        Finding::error(what, "give them a default: the mark of a deleted row that was never seen carries the key alone")
-    } else {
-        Finding::warning(what, "a record that does not carry them is refused; give them a default if that can happen")
-    })
+    added::missing(SQL, plan, table, &SQL.quoted(&table.name))
 }
 
 /// Columns that do not keep all of a value.

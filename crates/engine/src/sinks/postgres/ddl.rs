@@ -6,8 +6,8 @@ use settle_core::sink::SinkError;
 
 use super::failure::{Outcome, contract};
 use super::table::Column;
-use crate::config::target::Deletes;
 use crate::sinks::plan::Plan;
+use crate::sinks::sql::added;
 use crate::sinks::sql::dialect::Dialect;
 
 const SQL: Dialect = Dialect::Postgres;
@@ -91,8 +91,8 @@ pub(super) fn new_columns(plan: &Plan, rows: TableRows<'_>, from: Columns<'_>) -
             let how = format!("rename or exclude it: [tables.\"{}\"]", rows.table);
             return Err(contract(operation(), format!("column \"{name}\": {why}; {how}")));
         }
-        if meta_columns(plan).iter().any(|meta| meta.name == *name) {
-            return Err(taken(&operation(), name));
+        if added::columns(SQL, plan).iter().any(|meta| meta.name == *name) {
+            return Err(added::taken(&operation(), name));
         }
     }
     Ok(columns)
@@ -109,7 +109,7 @@ pub(super) fn create_table(plan: &Plan, schema: &str, key: &[&str], columns: &[N
             format!("  {} {}{not_null}", SQL.quoted(&column.name), column.kind)
         })
         .collect();
-    lines.extend(meta_columns(plan).iter().map(|meta| format!("  {}", meta.sql())));
+    lines.extend(added::columns(SQL, plan).iter().map(|meta| format!("  {}", meta.sql())));
     lines.push(format!("  PRIMARY KEY ({})", SQL.list(keys)));
     format!("CREATE TABLE {} (\n{}\n)", within(schema, &plan.table), lines.join(",\n"))
 }
@@ -130,36 +130,6 @@ fn tombstones(plan: &Plan, schema: &str, name: &str, key: Vec<(&str, String)>) -
     lines.push(format!("  {} bigint", SQL.quoted(&plan.meta.written_ms)));
     lines.push(format!("  PRIMARY KEY ({})", SQL.list(key.iter().map(|(name, _)| *name))));
     format!("CREATE TABLE {} (\n{}\n)", within(schema, name), lines.join(",\n"))
-}
-
-/// A column that Settle adds to a table.
-pub(super) struct MetaColumn {
-    pub(super) name: String,
-    pub(super) kind: &'static str,
-    more: &'static str,
-}
-
-impl MetaColumn {
-    /// As it stands in a table's definition.
-    pub(super) fn sql(&self) -> String {
-        format!("{} {}{}", SQL.quoted(&self.name), self.kind, self.more)
-    }
-}
-
-/// The columns that Settle adds.
-pub(super) fn meta_columns(plan: &Plan) -> Vec<MetaColumn> {
-    let counted = " NOT NULL DEFAULT 0";
-    let mut columns = vec![
-        MetaColumn { name: plan.meta.op.clone(), kind: "text", more: "" },
-        MetaColumn { name: plan.meta.source_ts_ms.clone(), kind: "bigint", more: "" },
-        MetaColumn { name: plan.version_hi(), kind: "bigint", more: counted },
-        MetaColumn { name: plan.version_lo(), kind: "bigint", more: counted },
-    ];
-    if plan.deletes == Deletes::Soft {
-        let more = " NOT NULL DEFAULT false";
-        columns.push(MetaColumn { name: plan.meta.is_deleted.clone(), kind: "boolean", more });
-    }
-    columns
 }
 
 /// The SQL of the table that keeps the versions of deleted rows of one that is there.
@@ -252,17 +222,6 @@ pub(super) fn two_of_a_name(operation: &str, column: &str) -> SinkError {
         operation,
         format!(
             "two columns of the source are written to \"{column}\"; give one of them another name: [tables.\"…\"] rename"
-        ),
-    )
-}
-
-/// A column of the source that has the name of one that Settle adds.
-pub(super) fn taken(operation: &str, column: &str) -> SinkError {
-    contract(
-        operation,
-        format!(
-            "the source has a column \"{column}\", and Settle adds one of that name; rename the source's \
-             ([tables.\"…\"] rename) or Settle's ([sink.meta])"
         ),
     )
 }

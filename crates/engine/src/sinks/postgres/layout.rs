@@ -2,10 +2,12 @@
 
 use settle_core::columns::Column as Carried;
 
-use super::ddl::{self, meta_columns};
+use super::ddl;
 use super::failure::{Outcome, contract};
 use super::prepared::Prepared;
 use crate::config::target::Evolution;
+use crate::sinks::sql::added;
+use crate::sinks::sql::dialect::Dialect;
 
 /// One set of columns.
 #[derive(Debug)]
@@ -48,7 +50,7 @@ impl Layout {
     /// The layout of these columns.
     pub(super) fn of(prepared: &Prepared, columns: &[Carried<'_>]) -> Outcome<Self> {
         let plan = &prepared.plan;
-        let meta = meta_columns(plan);
+        let meta = added::columns(Dialect::Postgres, plan);
         let (mut bound, mut lacking): (Vec<(usize, usize)>, Vec<usize>) = (Vec::new(), Vec::new());
         for (at, carried) in columns.iter().enumerate() {
             // The key is the message key's.
@@ -57,7 +59,7 @@ impl Layout {
             }
             let Some(name) = plan.column(&carried.name, false) else { continue };
             if meta.iter().any(|m| m.name == name) || name == plan.meta.is_deleted {
-                return Err(ddl::taken(&prepared.operation(), name));
+                return Err(added::taken(&prepared.operation(), name));
             }
             let Some(target) = prepared.table.columns.iter().position(|column| column.name == name) else {
                 if !prepared.ignored.contains(name) {

@@ -21,9 +21,10 @@ use crate::owner::Owner;
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::filled::Filled;
+use crate::sinks::sql::findings::refuse_errors;
 use crate::sinks::sql::session::Session;
 use crate::sinks::sql::tombstones::Graves;
-use crate::sinks::sql::{claims, standings};
+use crate::sinks::sql::{added, claims, standings};
 
 const SQL: Dialect = Dialect::Postgres;
 
@@ -140,11 +141,6 @@ const LARGE: i64 = 64 << 20;
 async fn was_claimed(session: &mut Transaction, table: &str) -> Outcome<bool> {
     let sql = "SELECT 1::int8 FROM settle_meta WHERE kind = 'table' AND subject = $1";
     Ok(!session.query("read settle_meta", sql, &[table.into()]).await?.is_empty())
-}
-
-fn refuse_errors(operation: &str, findings: &[Finding]) -> Outcome<()> {
-    let errors: Vec<String> = findings.iter().filter(|f| f.is_error()).map(Finding::to_string).collect();
-    if errors.is_empty() { Ok(()) } else { Err(contract(operation, errors.join(". Also: "))) }
 }
 
 async fn make(
@@ -369,7 +365,7 @@ impl Prepared {
     }
 
     fn has_key_alone(&self) -> bool {
-        let meta = ddl::meta_columns(&self.plan);
+        let meta = added::columns(SQL, &self.plan);
         let is_meta = |column: &Column| meta.iter().any(|m| m.name == column.name);
         self.table.columns.iter().enumerate().all(|(at, column)| is_meta(column) || self.key.iter().any(|k| k.at == at))
     }

@@ -5,7 +5,7 @@ use settle_core::sink::Sweep;
 
 use super::apply::State;
 use super::failure::Outcome;
-use super::table::{Column, describe};
+use super::table::describe;
 use super::transaction::Transaction;
 use crate::config::target::Deletes;
 use crate::sinks::plan::Plan;
@@ -28,16 +28,6 @@ pub(super) async fn sweep_table(
     let schema = &state.config.schema;
     let Some(table) = describe(session.connection(), schema, &plan.table).await? else { return Ok(0) };
     let graves = describe(session.connection(), schema, &Dialect::Postgres.tombstones(&table.name)).await?;
-    let added = [plan.version_hi(), plan.version_lo(), plan.meta.written_ms.clone()];
-    let is_key = |column: &&Column| !added.contains(&column.name);
-    let key = graves.iter().flat_map(|graves| &graves.columns).filter(is_key);
-    let swept = SweptTable {
-        plan: &plan,
-        table: &table.name,
-        key: key.map(|column| column.name.as_str()).collect(),
-        is_deleted: table.column(&plan.meta.is_deleted).map(|column| column.name.as_str()),
-        graves: graves.as_ref().map(|graves| graves.name.clone()),
-        written: graves.as_ref().and_then(|graves| graves.column(&plan.meta.written_ms)).map(|column| &*column.name),
-    };
+    let swept = SweptTable::of(Dialect::Postgres, &plan, &table, graves.as_ref());
     bury(session, &swept, sweep.below).await
 }

@@ -5,12 +5,12 @@ use settle_core::schema::{Conventions, DecimalMode, RowSchema, SourceType};
 
 use super::column::Wire;
 use super::config::ForeignKeys;
-use super::ddl::{add_written, meta_columns, within};
+use super::ddl::{add_written, within};
 use super::table::{self, Column, Description};
-use crate::config::target::Deletes;
 use crate::finding::Finding;
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
+use crate::sinks::sql::{added, findings};
 use crate::sinks::unique::Unique;
 
 const SQL: Dialect = Dialect::Postgres;
@@ -51,10 +51,7 @@ pub(super) fn target(asked: &Asked<'_>, table: &Description) -> Vec<Finding> {
         asked.key.names().map(|source| asked.plan.column(source, true).unwrap_or(source).to_owned()).collect();
     for (name, (source, json)) in columns.iter().zip(asked.key.fields()) {
         match table.column(name) {
-            None => findings.push(Finding::error(
-                format!("{shown} has no column \"{name}\", which is part of the key of the records"),
-                "add it to the table's primary key, or let Settle make the table",
-            )),
+            None => findings.push(findings::lacks_key_column(&shown, name)),
             Some(column) => {
                 findings.extend(key_column(&shown, column));
                 let source_type =
@@ -65,7 +62,11 @@ pub(super) fn target(asked: &Asked<'_>, table: &Description) -> Vec<Finding> {
     }
     findings.extend(identity(&shown, table, &columns, asked.unique));
     findings.extend(meta(asked.plan, &shown, table));
-    findings.extend(demanding_columns(asked.plan, &shown, table, &columns));
+    let is_demanding = |at: usize| {
+        let column = &table.columns[at];
+        column.not_null && !column.has_default && !column.generated
+    };
+    findings.extend(findings::demanding_columns(SQL, asked.plan, table, &columns, is_demanding));
     findings.extend(foreign_keys(&shown, table, asked.foreign_keys));
     if !table.triggers.is_empty() {
         findings.push(Finding::warning(
@@ -247,14 +248,8 @@ fn identity(shown: &str, table: &Description, key: &[String], allowed: Unique) -
 
 /// The columns that Settle adds.
 fn meta(plan: &Plan, shown: &str, table: &Description) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let missing = missing_meta(plan, "", table);
-    if !missing.is_empty() {
-        findings.push(Finding::error(
-            format!("{shown} lacks columns in which Settle keeps the version of each row"),
-            format!("run {}; rows that are there count as older than everything", missing.join("; ")),
-        ));
-    }
+    let mut findings: Vec<Finding> =
+        findings::lacks_versions(shown, &missing_meta(plan, "", table)).into_iter().collect();
     let text = |wire: &Wire| matches!(wire, Wire::Text(_));
     let int = |wire: &Wire| *wire == Wire::Int8;
     let flag = |wire: &Wire| *wire == Wire::Bool;
@@ -281,30 +276,8 @@ fn meta(plan: &Plan, shown: &str, table: &Description) -> Vec<Finding> {
 
 /// The statements that add the missing columns of Settle. Without a schema the table's name stands alone.
 pub(super) fn missing_meta(plan: &Plan, schema: &str, table: &Description) -> Vec<String> {
-    let missing = meta_columns(plan).into_iter().filter(|meta| table.column(&meta.name).is_none());
     let name = if schema.is_empty() { SQL.quoted(&table.name) } else { within(schema, &table.name) };
-    missing.map(|meta| format!("ALTER TABLE {name} ADD COLUMN {}", meta.sql())).collect()
-}
-
-/// Columns that must have a value which a record may not carry.
-fn demanding_columns(plan: &Plan, shown: &str, table: &Description, key: &[String]) -> Option<Finding> {
-    let ours = meta_columns(plan);
-    let demanding: Vec<&str> = table
-        .columns
-        .iter()
-        .filter(|c| c.not_null && !c.has_default && !c.generated)
-        .map(|c| c.name.as_str())
-        .filter(|name| !key.iter().any(|k| k == name) && !ours.iter().any(|m| m.name == *name))
-        .collect();
-    if demanding.is_empty() {
-        return None;
-    }
-    let what = format!("{shown} has columns that are NOT NULL without a default: {}", SQL.list(demanding));
-    Some(if plan.deletes == Deletes::Soft {
-        Finding::error(what, "give them a default: the mark of a deleted row that was never seen carries the key alone")
-    } else {
-        Finding::warning(what, "a record that does not carry them is refused; give them a default if that can happen")
-    })
+    added::missing(SQL, plan, table, &name)
 }
 
 /// Rows of different tables come in any order, and a delete here is one row's.

@@ -7,9 +7,11 @@
 //! wait for each other instead of dying: the lock rows of partitions ([`positions`]), the tables
 //! ([`claims`]), then rows.
 
+pub(crate) mod added;
 pub(crate) mod claims;
 pub(crate) mod dialect;
 pub(crate) mod filled;
+pub(crate) mod findings;
 pub(crate) mod holds;
 pub(crate) mod meta;
 pub(crate) mod outline;

@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::dialect::{Dialect, Lock, Take};
 use super::meta::{Line, READ, WRITE, is_subject, of_kind, put, subject_value, table};
+use super::outline::Outline;
 use super::positions::Fence;
 use super::session::{Cells, Outcome, Session, contract};
 use super::{claims, holds};
@@ -156,9 +157,30 @@ pub(crate) struct SweptTable<'a> {
     /// The column that marks deleted rows, where it has one.
     pub(crate) is_deleted: Option<&'a str>,
     /// Its table of tombstones, where that is there.
-    pub(crate) graves: Option<String>,
+    pub(crate) graves: Option<&'a str>,
     /// The column that says when one was written, where it has that.
     pub(crate) written: Option<&'a str>,
+}
+
+impl<'a> SweptTable<'a> {
+    /// This table, with its table of tombstones.
+    pub(crate) fn of(
+        dialect: Dialect,
+        plan: &'a Plan,
+        table: &'a impl Outline,
+        graves: Option<&'a impl Outline>,
+    ) -> Self {
+        let added = [plan.version_hi(), plan.version_lo(), plan.meta.written_ms.clone()];
+        let is_key = |name: &&str| !added.iter().any(|added| dialect.same(added, name));
+        Self {
+            plan,
+            table: table.name(),
+            key: graves.into_iter().flat_map(Outline::columns).filter(is_key).collect(),
+            is_deleted: table.known(dialect, &plan.meta.is_deleted),
+            graves: graves.map(Outline::name),
+            written: graves.and_then(|graves| graves.known(dialect, &plan.meta.written_ms)),
+        }
+    }
 }
 
 /// Deletes the ghosts below a version, and says how many they were.
@@ -180,7 +202,7 @@ pub(crate) async fn bury(session: &mut impl Session, swept: &SweptTable<'_>, bel
             format!("UPDATE {ours} SET {flag} = {}, {op} = 'd', {lo} = {lo} + 1 WHERE {ghosts}", dialect.flag(true));
         session.execute(&operation, &mark, &below).await?
     } else {
-        let graves = swept.graves.as_deref().ok_or_else(|| {
+        let graves = swept.graves.ok_or_else(|| {
             contract(operation.as_str(), format!("the table \"{}\" is not there", dialect.tombstones(swept.table)))
         })?;
         let graves = dialect.quoted(graves);

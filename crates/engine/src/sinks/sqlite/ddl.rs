@@ -9,8 +9,10 @@ use super::failure::{Outcome, contract};
 use super::name::{list, quoted, same, tombstones};
 use super::sample;
 use super::table::{Column, Description};
-use crate::config::target::{Deletes, Evolution};
+use crate::config::target::Evolution;
 use crate::sinks::plan::Plan;
+use crate::sinks::sql::added;
+use crate::sinks::sql::dialect::Dialect;
 
 /// A table that is to be made.
 #[derive(Debug)]
@@ -75,9 +77,9 @@ pub(super) fn new_table(plan: &Plan, evolution: Evolution, rows: TableRows<'_>) 
             columns.push(NewColumn { name: name.to_owned(), kind });
         }
     }
-    for meta in meta_columns(plan) {
+    for meta in added::columns(Dialect::Sqlite, plan) {
         if columns.iter().any(|column| same(&column.name, &meta.name)) {
-            return Err(taken(&operation(), &meta.name));
+            return Err(added::taken(&operation(), &meta.name));
         }
     }
     Ok(NewTable { sql: create(plan, key, &columns), sampled })
@@ -94,7 +96,7 @@ fn create(plan: &Plan, key: &Key, columns: &[NewColumn]) -> String {
             format!("  {}", definition(&column.name, column.kind.sql(strict), is_key))
         })
         .collect();
-    lines.extend(meta_columns(plan).iter().map(|meta| format!("  {}", meta.sql())));
+    lines.extend(added::columns(Dialect::Sqlite, plan).iter().map(|meta| format!("  {}", meta.sql())));
     lines.push(format!("  PRIMARY KEY ({})", list(keys)));
     // Not WITHOUT ROWID: measured with random keys, writes to it are two to three times slower.
     let options = if strict { " STRICT" } else { "" };
@@ -110,34 +112,6 @@ fn definition(name: &str, kind: &str, not_null: bool) -> String {
         }
     }
     text
-}
-
-/// A column that Settle adds to a table.
-pub(super) struct MetaColumn {
-    pub(super) name: String,
-    kind: &'static str,
-}
-
-impl MetaColumn {
-    /// As it stands in a table's definition.
-    pub(super) fn sql(&self) -> String {
-        format!("{} {}", quoted(&self.name), self.kind)
-    }
-}
-
-/// The columns that Settle adds.
-pub(super) fn meta_columns(plan: &Plan) -> Vec<MetaColumn> {
-    let counted = "INTEGER NOT NULL DEFAULT 0";
-    let mut columns = vec![
-        MetaColumn { name: plan.meta.op.clone(), kind: "TEXT" },
-        MetaColumn { name: plan.meta.source_ts_ms.clone(), kind: "INTEGER" },
-        MetaColumn { name: plan.version_hi(), kind: counted },
-        MetaColumn { name: plan.version_lo(), kind: counted },
-    ];
-    if plan.deletes == Deletes::Soft {
-        columns.push(MetaColumn { name: plan.meta.is_deleted.clone(), kind: counted });
-    }
-    columns
 }
 
 /// The table that keeps the versions of deleted rows of a table with these key columns.
@@ -182,17 +156,6 @@ pub(super) fn two_of_a_name(operation: &str, column: &str) -> settle_core::sink:
         format!(
             "two columns of the source are called \"{column}\" in SQLite, which does not tell upper from lower case; \
              give one of them another name: [tables.\"…\"] rename"
-        ),
-    )
-}
-
-/// A column of the source that has the name of one that Settle adds.
-pub(super) fn taken(operation: &str, column: &str) -> settle_core::sink::SinkError {
-    contract(
-        operation,
-        format!(
-            "the source has a column \"{column}\", and Settle adds one of that name; rename the source's \
-             ([tables.\"…\"] rename) or Settle's ([sink.meta])"
         ),
     )
 }

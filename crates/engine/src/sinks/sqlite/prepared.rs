@@ -22,9 +22,10 @@ use crate::owner::Owner;
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::filled::Filled;
+use crate::sinks::sql::findings::refuse_errors;
 use crate::sinks::sql::session::at_once;
 use crate::sinks::sql::tombstones::Graves;
-use crate::sinks::sql::{claims, standings};
+use crate::sinks::sql::{added, claims, standings};
 
 /// A target table that may be written.
 #[derive(Debug)]
@@ -127,11 +128,6 @@ pub(super) fn prepare(
         plan,
         table,
     })
-}
-
-fn refuse_errors(operation: &str, findings: &[Finding]) -> Outcome<()> {
-    let errors: Vec<String> = findings.iter().filter(|f| f.is_error()).map(Finding::to_string).collect();
-    if errors.is_empty() { Ok(()) } else { Err(contract(operation, errors.join(". Also: "))) }
 }
 
 fn make(connection: &Connection, target: &Target, plan: &Plan, rows: TableRows<'_>) -> Outcome<Finding> {
@@ -295,7 +291,7 @@ impl Prepared {
     }
 
     fn has_key_alone(&self) -> bool {
-        let meta = ddl::meta_columns(&self.plan);
+        let meta = added::columns(Dialect::Sqlite, &self.plan);
         let is_meta = |column: &Column| meta.iter().any(|m| name::same(&m.name, &column.name));
         self.table.columns.iter().enumerate().all(|(at, column)| is_meta(column) || self.key.iter().any(|k| k.at == at))
     }

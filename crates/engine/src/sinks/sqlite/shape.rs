@@ -12,6 +12,7 @@ use super::name::{list, quoted, same, tombstones};
 use super::prepared::Prepared;
 use crate::config::target::Evolution;
 use crate::sinks::plan::Plan;
+use crate::sinks::sql::added;
 use crate::sinks::sql::dialect::Dialect;
 
 /// The statements of a table that do not depend on the columns of a record.
@@ -127,7 +128,7 @@ impl Shape {
         evolution: Evolution,
     ) -> Outcome<Result<Self, usize>> {
         let plan = &prepared.plan;
-        let meta = ddl::meta_columns(plan);
+        let meta = added::columns(Dialect::Sqlite, plan);
         let (mut bound, mut absent): (Vec<(usize, usize)>, Vec<usize>) = (Vec::new(), Vec::new());
         let mut loses = false;
         for (at, carried) in columns.iter().enumerate() {
@@ -137,7 +138,7 @@ impl Shape {
             }
             let Some(name) = plan.column(&carried.name, false) else { continue };
             if meta.iter().any(|m| same(&m.name, name)) || same(name, &plan.meta.is_deleted) {
-                return Err(ddl::taken(&prepared.operation(), name));
+                return Err(added::taken(&prepared.operation(), name));
             }
             let Some(target) = prepared.table.columns.iter().position(|column| same(&column.name, name)) else {
                 match carried.json {

@@ -5,11 +5,12 @@ use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::sink::Sweep;
 
 use super::failure::Outcome;
-use super::name::{same, tombstones};
+use super::name::tombstones;
 use super::session::Attached;
-use super::table::{Column, describe};
+use super::table::describe;
 use crate::config::target::{Deletes, Target};
 use crate::sinks::plan::Plan;
+use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::session::at_once;
 use crate::sinks::sql::sweeps::{SweptTable, bury, is_due, record};
 
@@ -29,16 +30,6 @@ pub(super) fn sweep(
     let plan = Plan::of(target, &sweep.table, Deletes::Hard);
     let Some(table) = describe(connection, &plan.table, |column| plan.declared_type(column))? else { return Ok(0) };
     let graves = describe(connection, &tombstones(&table.name), |_| None)?;
-    let added = [plan.version_hi(), plan.version_lo(), plan.meta.written_ms.clone()];
-    let is_key = |column: &&Column| !added.iter().any(|added| same(added, &column.name));
-    let key = graves.iter().flat_map(|graves| &graves.columns).filter(is_key);
-    let swept = SweptTable {
-        plan: &plan,
-        table: &table.name,
-        key: key.map(|column| column.name.as_str()).collect(),
-        is_deleted: table.column(&plan.meta.is_deleted).map(|column| column.name.as_str()),
-        graves: graves.as_ref().map(|graves| graves.name.clone()),
-        written: graves.as_ref().and_then(|graves| graves.column(&plan.meta.written_ms)).map(|column| &*column.name),
-    };
+    let swept = SweptTable::of(Dialect::Sqlite, &plan, &table, graves.as_ref());
     at_once(bury(&mut session, &swept, sweep.below))
 }
