@@ -18,7 +18,7 @@ use super::config::MySqlConfig;
 use super::connection::Connection;
 use super::ddl::{self, Tell};
 use super::failure::Outcome;
-use super::prepared::{Prepared, is_to_be_dated, key_columns, plan};
+use super::prepared::{Prepared, is_to_be_dated, plan};
 use super::privileges::missing;
 use super::rows::{Laid, Writer};
 use super::table::{Column, Description, describe};
@@ -29,6 +29,7 @@ use crate::owner::Owner;
 use crate::sampling::Sample;
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
+use crate::sinks::sql::keyed::KeyColumn;
 use crate::sinks::sql::positions::Fence;
 use crate::sinks::sql::sweeps::Emptied;
 use crate::sinks::sql::tombstones::create_index;
@@ -198,7 +199,7 @@ impl Look<'_> {
         if self.has_own {
             standings::refuse_outranking(self.connection, &plan, &table.name).await?;
         }
-        let key = key_columns(&plan, &table, first.key());
+        let key = KeyColumn::all(SQL, &plan, &table, first.key());
         let columns: Vec<&Column> = key.iter().map(|key| &table.columns[key.at]).collect();
         let graves = describe(self.connection, &SQL.tombstones(&table.name)).await?;
         match &graves {

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use settle_core::batch::{Row, TableRows};
 use settle_core::change::TableName;
 use settle_core::columns::Column as Carried;
-use settle_core::key::Key;
 use settle_core::schema::{SourceType, infer};
 
 use super::column::NewType;
@@ -27,8 +26,9 @@ use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::filled::Filled;
 use crate::sinks::sql::findings::refuse_errors;
+use crate::sinks::sql::keyed::{KeyColumn, Keyed};
 use crate::sinks::sql::tombstones::Graves;
-use crate::sinks::sql::{added, claims, standings};
+use crate::sinks::sql::{claims, standings};
 
 const SQL: Dialect = Dialect::MySql;
 
@@ -67,15 +67,6 @@ pub(super) struct Prepared {
     pub(super) ignored: HashSet<String>,
 }
 
-/// A column of the key.
-#[derive(Debug)]
-pub(super) struct KeyColumn {
-    /// Its name in the message key.
-    pub(super) source: Box<str>,
-    /// Its place in the table's columns.
-    pub(super) at: usize,
-}
-
 /// Makes the table of these rows, or validates the one that is there. What was made and what may
 /// surprise is left in `findings`; with errors among them the table is refused. `is_ranked`: its versions
 /// were looked at before, which reads all of it.
@@ -112,7 +103,7 @@ pub(super) async fn prepare(
     if !is_ranked {
         standings::refuse_outranking(connection, &plan, &table.name).await?;
     }
-    let key = key_columns(&plan, &table, first.key());
+    let key = KeyColumn::all(SQL, &plan, &table, first.key());
     let graves = prepare_tombstones(connection, target, &plan, &table, &key, findings).await?;
     refuse_errors(&operation, findings)?;
     let shown = shown(connection, &table.name).await?;
@@ -180,15 +171,6 @@ async fn complete_meta(
     }
     let added = missing.join("; ");
     Ok(Some(Finding::note(format!("empty table \"{}\" gets Settle's columns: {added}", table.name))))
-}
-
-pub(super) fn key_columns(plan: &Plan, table: &Description, key: &Key) -> Vec<KeyColumn> {
-    let at = |source: &str| {
-        let name = plan.column(source, true).unwrap_or(source);
-        table.columns.iter().position(|column| SQL.same(&column.name, name))
-    };
-    // Validated: every key column is there.
-    key.names().filter_map(|source| Some(KeyColumn { source: source.into(), at: at(source)? })).collect()
 }
 
 async fn prepare_tombstones(
@@ -287,25 +269,16 @@ impl Prepared {
         Ok(shown(connection, &self.table.name).await? == self.shown)
     }
 
-    /// What a record without schema says, and what one with a schema does, is read alike.
+    /// Refuses a row that does not belong to what this table was prepared for.
     pub(super) fn check_row(&self, row: Row<'_>) -> Outcome<()> {
-        let change = row.change();
-        let refused =
-            |context: String| Err(contract(self.operation(), format!("record {}: {context}", change.place())));
-        if change.lineage != self.owner.lineage {
-            let other = Owner { table: change.table.clone(), lineage: change.lineage.clone() };
-            return refused(self.owner.conflict(&other, &self.table.name).unwrap_or_default());
+        match self.keyed().refusal(&self.owner, row) {
+            Some(context) => Err(contract(self.operation(), context)),
+            None => Ok(()),
         }
-        let fits = |name: &str| self.key.iter().any(|k| *k.source == *name);
-        if change.key.names().count() != self.key.len() || !change.key.names().all(fits) {
-            return refused(format!(
-                "its key has the fields {}, and the table's key is {}; make the topic's key the same throughout \
-                 (`message.key.columns`)",
-                SQL.list(change.key.names()),
-                SQL.list(self.key.iter().map(|k| &*k.source))
-            ));
-        }
-        Ok(())
+    }
+
+    pub(super) fn keyed(&self) -> Keyed<'_, Description> {
+        Keyed { dialect: SQL, plan: &self.plan, table: &self.table, key: &self.key }
     }
 
     /// What is being done, for errors.
@@ -316,7 +289,7 @@ impl Prepared {
     /// The shape of a record with these columns, some of which keep the stored value; or the place of one
     /// that the table lacks and that has a value.
     pub(super) fn shape(&mut self, columns: &[Carried<'_>], keeps: &[bool]) -> Outcome<Result<Arc<Shape>, usize>> {
-        if let Some(at) = self.shapes.iter().position(|shape| shape.fits(columns, keeps)) {
+        if let Some(at) = self.shapes.iter().position(|shape| shape.fields.fits(columns, keeps)) {
             self.shapes.swap(0, at);
             return Ok(Ok(self.shapes[0].clone()));
         }
@@ -400,15 +373,8 @@ impl Prepared {
         Ok(())
     }
 
-    /// What happens to columns that the table lacks. A table made for a delete has the key alone:
-    /// the columns of its first row are no change of it.
+    /// What happens to columns that the table lacks.
     fn evolution(&self) -> Evolution {
-        if self.create && self.has_key_alone() { Evolution::Add } else { self.evolution }
-    }
-
-    fn has_key_alone(&self) -> bool {
-        let meta = added::columns(SQL, &self.plan);
-        let is_meta = |column: &Column| meta.iter().any(|m| SQL.same(&m.name, &column.name));
-        self.table.columns.iter().enumerate().all(|(at, column)| is_meta(column) || self.key.iter().any(|k| k.at == at))
+        self.keyed().evolution(self.create, self.evolution)
     }
 }

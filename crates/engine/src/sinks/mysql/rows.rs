@@ -26,6 +26,7 @@ use super::prepared::Prepared;
 use super::shape::{Many, Mark, Shape};
 use crate::config::target::Deletes;
 use crate::sinks::sql::dialect::Dialect;
+use crate::sinks::sql::keyed::KeyColumn;
 use crate::sinks::unsent;
 
 const SQL: Dialect = Dialect::MySql;
@@ -137,7 +138,7 @@ impl Writer<'_> {
         let mut shapes: Vec<(Arc<Shape>, Vec<Item<'_, '_>>)> = Vec::new();
         for item in upserts {
             let shape = self.shape(item.laid, moved)?;
-            if shape.keeps_any || shape.loses {
+            if shape.fields.keeps_any || shape.fields.loses {
                 applied += u64::from(self.upsert_one(&item, &shape, moved).await?);
                 continue;
             }
@@ -272,13 +273,13 @@ impl Writer<'_> {
     /// value of another unique index.
     async fn upsert_one(&mut self, item: &Item<'_, '_>, shape: &Shape, moved: &Moved) -> Outcome<bool> {
         let change = item.change();
-        let lacks = shape.keeps_any || shape.loses;
+        let lacks = shape.fields.keeps_any || shape.fields.loses;
         // An update finds the row of this key; what came from another key is not there, unless it comes again.
         let own = moved.there.contains(&item.laid.index)
             || matches!(item.laid.row.kept(), Kept::Row { key, .. } if *key == change.key);
         let mut values = Vec::new();
         self.own(shape, item, moved, &mut values)?;
-        let written = if !lacks || !shape.loses && own {
+        let written = if !lacks || !shape.fields.loses && own {
             let mut update = values.clone();
             update.extend(halves(item.version()));
             update.extend(item.key.iter().cloned());
@@ -340,7 +341,7 @@ impl Writer<'_> {
     /// What a row carries of its own, and what every write sets before the version.
     fn own(&self, shape: &Shape, item: &Item<'_, '_>, moved: &Moved, values: &mut Vec<Bound>) -> Outcome<()> {
         let change = item.change();
-        for &(at, target) in &shape.bound {
+        for &(at, target) in &shape.fields.bound {
             let value = match moved.values.get(&(item.laid.index, at)) {
                 Some(value) => value.clone(),
                 None => {
@@ -368,7 +369,7 @@ impl Writer<'_> {
 
     /// The key's values, in the order of the table's key.
     pub(super) fn key(&self, key: &Key, change: &Change) -> Outcome<Vec<Bound>> {
-        let value = |(at, column): (usize, &super::prepared::KeyColumn)| {
+        let value = |(at, column): (usize, &KeyColumn)| {
             let json = key.get(&column.source).ok_or_else(|| {
                 let context = format!("record {}: the key lacks the field \"{}\"", change.place(), column.source);
                 contract(self.prepared.operation(), context)

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use settle_core::batch::{Row, TableRows};
-use settle_core::key::Key;
 use settle_core::schema::{SourceType, infer};
 
 use super::config::PostgresConfig;
@@ -22,9 +21,10 @@ use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::filled::Filled;
 use crate::sinks::sql::findings::refuse_errors;
+use crate::sinks::sql::keyed::{KeyColumn, Keyed};
 use crate::sinks::sql::session::Session;
 use crate::sinks::sql::tombstones::Graves;
-use crate::sinks::sql::{added, claims, standings};
+use crate::sinks::sql::{claims, standings};
 
 const SQL: Dialect = Dialect::Postgres;
 
@@ -59,15 +59,6 @@ pub(super) struct GravesTable {
     pub(super) fingerprint: String,
     /// The column that says when a tombstone was written, where it has that.
     pub(super) written: Option<String>,
-}
-
-/// A column of the key.
-#[derive(Debug)]
-pub(super) struct KeyColumn {
-    /// Its name in the message key.
-    pub(super) source: Box<str>,
-    /// Its place in the table's columns.
-    pub(super) at: usize,
 }
 
 /// Makes the table of these rows, or validates the one that is there. What was made and what may
@@ -114,7 +105,7 @@ pub(super) async fn prepare(
     if !is_ours || table.size < LARGE {
         standings::refuse_outranking(session, &plan, &table.name).await?;
     }
-    let key = key_columns(&plan, &table, first.key());
+    let key = KeyColumn::all(SQL, &plan, &table, first.key());
     let graves = prepare_graves(session, target, &plan, schema, &table, &key, findings).await?;
     refuse_errors(&operation, findings)?;
     let is_deleted = table.column(&plan.meta.is_deleted).map(|column| column.name.clone());
@@ -196,15 +187,6 @@ async fn complete_meta(
     Ok(Some(Finding::note(format!("empty table \"{}\" gets Settle's columns: {added}", table.name))))
 }
 
-fn key_columns(plan: &Plan, table: &Description, key: &Key) -> Vec<KeyColumn> {
-    let at = |source: &str| {
-        let name = plan.column(source, true).unwrap_or(source);
-        table.columns.iter().position(|column| column.name == name)
-    };
-    // Validated: every key column is there.
-    key.names().filter_map(|source| Some(KeyColumn { source: source.into(), at: at(source)? })).collect()
-}
-
 async fn prepare_graves(
     session: &mut Transaction,
     target: &Target,
@@ -243,23 +225,14 @@ async fn prepare_graves(
 impl Prepared {
     /// Refuses a row that does not belong to what this table was prepared for.
     pub(super) fn check_row(&self, row: Row<'_>) -> Outcome<()> {
-        let change = row.change();
-        let refused =
-            |context: String| Err(contract(self.operation(), format!("record {}: {context}", change.place())));
-        if change.lineage != self.owner.lineage {
-            let other = Owner { table: change.table.clone(), lineage: change.lineage.clone() };
-            return refused(self.owner.conflict(&other, &self.table.name).unwrap_or_default());
+        match self.keyed().refusal(&self.owner, row) {
+            Some(context) => Err(contract(self.operation(), context)),
+            None => Ok(()),
         }
-        let fits = |name: &str| self.key.iter().any(|k| *k.source == *name);
-        if change.key.names().count() != self.key.len() || !change.key.names().all(fits) {
-            return refused(format!(
-                "its key has the fields {}, and the table's key is {}; make the topic's key the same throughout \
-                 (`message.key.columns`)",
-                SQL.list(change.key.names()),
-                SQL.list(self.key.iter().map(|k| &*k.source))
-            ));
-        }
-        Ok(())
+    }
+
+    pub(super) fn keyed(&self) -> Keyed<'_, Description> {
+        Keyed { dialect: SQL, plan: &self.plan, table: &self.table, key: &self.key }
     }
 
     /// What is being done, for errors.
@@ -358,15 +331,8 @@ impl Prepared {
         }
     }
 
-    /// What happens to columns that the table lacks. A table made for a delete has the key alone:
-    /// the columns of its first row are no change of it.
+    /// What happens to columns that the table lacks.
     pub(super) fn evolution(&self) -> Evolution {
-        if self.create && self.has_key_alone() { Evolution::Add } else { self.evolution }
-    }
-
-    fn has_key_alone(&self) -> bool {
-        let meta = added::columns(SQL, &self.plan);
-        let is_meta = |column: &Column| meta.iter().any(|m| m.name == column.name);
-        self.table.columns.iter().enumerate().all(|(at, column)| is_meta(column) || self.key.iter().any(|k| k.at == at))
+        self.keyed().evolution(self.create, self.evolution)
     }
 }

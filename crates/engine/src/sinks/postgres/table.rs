@@ -76,6 +76,10 @@ impl Outline for Description {
     fn columns(&self) -> impl Iterator<Item = &str> {
         self.columns.iter().map(|column| column.name.as_str())
     }
+
+    fn is_generated(&self, at: usize) -> bool {
+        self.columns[at].generated
+    }
 }
 
 impl Description {

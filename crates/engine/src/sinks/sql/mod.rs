@@ -10,9 +10,11 @@
 pub(crate) mod added;
 pub(crate) mod claims;
 pub(crate) mod dialect;
+pub(crate) mod fields;
 pub(crate) mod filled;
 pub(crate) mod findings;
 pub(crate) mod holds;
+pub(crate) mod keyed;
 pub(crate) mod meta;
 pub(crate) mod outline;
 pub(crate) mod places;

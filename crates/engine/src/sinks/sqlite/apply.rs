@@ -182,10 +182,10 @@ impl<'a> Writer<'a> {
             .map(|(at, column)| column.is_unavailable() && !moved.values.contains_key(&(index, at)))
             .collect();
         let shape = self.shape(row, &columns, &keeps)?;
-        let lacks = shape.keeps_any || shape.loses;
+        let lacks = shape.fields.keeps_any || shape.fields.loses;
         // An update finds the row of this key; what came from another key is not there, unless it comes again.
         let own = || moved.there.contains(&index) || matches!(row.kept(), Kept::Row { key, .. } if *key == change.key);
-        let writes = !lacks || !shape.loses && own();
+        let writes = !lacks || !shape.fields.loses && own();
         if writes && self.execute(index, row, &shape, &key, &columns, moved)? {
             if tombstone.is_some() {
                 self.run(&self.prepared.statements.drop_tombstone, &key, &[])?;
@@ -212,7 +212,7 @@ impl<'a> Writer<'a> {
         let change = row.change();
         let mut statement = self.statement(&shape.sql)?;
         let mut place = bind_all(&mut statement, 1, key).during(|| self.prepared.operation())?;
-        for &(at, target) in &shape.bound {
+        for &(at, target) in &shape.fields.bound {
             let value;
             let value = match moved.values.get(&(index, at)) {
                 Some(moved) => moved,
@@ -363,7 +363,7 @@ impl<'a> Writer<'a> {
 
     /// The shape of these columns; the table may get a column for it.
     fn shape(&mut self, row: Row<'_>, columns: &[&Carried<'_>], keeps: &[bool]) -> Outcome<Arc<Shape>> {
-        if let Some(at) = self.prepared.shapes.iter().position(|shape| shape.fits(columns, keeps)) {
+        if let Some(at) = self.prepared.shapes.iter().position(|shape| shape.fields.fits(columns, keeps)) {
             self.prepared.shapes.swap(0, at);
             return Ok(self.prepared.shapes[0].clone());
         }

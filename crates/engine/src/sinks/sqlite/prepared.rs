@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use settle_core::batch::{Row, TableRows};
-use settle_core::key::Key;
 use settle_core::schema::{SourceType, infer};
 
 use super::column::NewType;
@@ -23,9 +22,10 @@ use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::filled::Filled;
 use crate::sinks::sql::findings::refuse_errors;
+use crate::sinks::sql::keyed::{KeyColumn, Keyed};
 use crate::sinks::sql::session::at_once;
 use crate::sinks::sql::tombstones::Graves;
-use crate::sinks::sql::{added, claims, standings};
+use crate::sinks::sql::{claims, standings};
 
 /// A target table that may be written.
 #[derive(Debug)]
@@ -51,15 +51,6 @@ pub(super) struct Prepared {
     pub(super) ignored: HashSet<String>,
     /// What is noted of where its rows come from.
     pub(super) filled: Filled,
-}
-
-/// A column of the key.
-#[derive(Debug)]
-pub(super) struct KeyColumn {
-    /// Its name in the message key.
-    pub(super) source: Box<str>,
-    /// Its place in the table's columns.
-    pub(super) at: usize,
 }
 
 /// Makes the table of these rows, or validates the one that is there. What was made and what may
@@ -101,7 +92,7 @@ pub(super) fn prepare(
     if !by_values {
         at_once(standings::refuse_outranking(&mut Attached(connection), &plan, &table.name))?;
     }
-    let key = key_columns(&plan, &table, first.key());
+    let key = KeyColumn::all(Dialect::Sqlite, &plan, &table, first.key());
     let graves = prepare_tombstones(connection, target, &plan, &table, &key, findings)?;
     refuse_errors(&operation, findings)?;
     let is_deleted = table.column(&plan.meta.is_deleted).map(|column| column.name.clone());
@@ -169,15 +160,6 @@ fn has_rows(connection: &Connection, table: &Description) -> rusqlite::Result<bo
     connection.prepare(&any).and_then(|mut select| select.exists([]))
 }
 
-fn key_columns(plan: &Plan, table: &Description, key: &Key) -> Vec<KeyColumn> {
-    let at = |source: &str| {
-        let name = plan.column(source, true).unwrap_or(source);
-        table.columns.iter().position(|column| name::same(&column.name, name))
-    };
-    // Validated: every key column is there.
-    key.names().filter_map(|source| Some(KeyColumn { source: source.into(), at: at(source)? })).collect()
-}
-
 fn prepare_tombstones(
     connection: &Connection,
     target: &Target,
@@ -212,24 +194,14 @@ fn prepare_tombstones(
 impl Prepared {
     /// Refuses a row that does not belong to what this table was prepared for.
     pub(super) fn check_row(&self, row: Row<'_>) -> Outcome<()> {
-        let change = row.change();
-        let refused =
-            |context: String| Err(contract(self.operation(), format!("record {}: {context}", change.place())));
-        if change.lineage != self.owner.lineage {
-            let other = Owner { table: change.table.clone(), lineage: change.lineage.clone() };
-            return refused(self.owner.conflict(&other, &self.table.name).unwrap_or_default());
+        match self.keyed().refusal(&self.owner, row) {
+            Some(context) => Err(contract(self.operation(), context)),
+            None => Ok(()),
         }
-        let fits = |name: &str| self.key.iter().any(|k| *k.source == *name);
-        if change.key.names().count() != self.key.len() || !change.key.names().all(fits) {
-            let names = |names: Vec<&str>| name::list(names);
-            return refused(format!(
-                "its key has the fields {}, and the table's key is {}; make the topic's key the same throughout \
-                 (`message.key.columns`)",
-                names(change.key.names().collect()),
-                names(self.key.iter().map(|k| &*k.source).collect())
-            ));
-        }
-        Ok(())
+    }
+
+    pub(super) fn keyed(&self) -> Keyed<'_, Description> {
+        Keyed { dialect: Dialect::Sqlite, plan: &self.plan, table: &self.table, key: &self.key }
     }
 
     /// What is being done, for errors.
@@ -284,15 +256,8 @@ impl Prepared {
         }
     }
 
-    /// What happens to columns that the table lacks. A table made for a delete has the key alone:
-    /// the columns of its first row are no change of it.
+    /// What happens to columns that the table lacks.
     pub(super) fn evolution(&self) -> Evolution {
-        if self.create && self.has_key_alone() { Evolution::Add } else { self.evolution }
-    }
-
-    fn has_key_alone(&self) -> bool {
-        let meta = added::columns(Dialect::Sqlite, &self.plan);
-        let is_meta = |column: &Column| meta.iter().any(|m| name::same(&m.name, &column.name));
-        self.table.columns.iter().enumerate().all(|(at, column)| is_meta(column) || self.key.iter().any(|k| k.at == at))
+        self.keyed().evolution(self.create, self.evolution)
     }
 }

@@ -8,12 +8,12 @@ use settle_core::columns::Column as Carried;
 
 use super::ddl;
 use super::failure::Outcome;
-use super::name::{list, quoted, same, tombstones};
+use super::name::{list, quoted, tombstones};
 use super::prepared::Prepared;
 use crate::config::target::Evolution;
 use crate::sinks::plan::Plan;
-use crate::sinks::sql::added;
 use crate::sinks::sql::dialect::Dialect;
+use crate::sinks::sql::fields::{Fields, Rules};
 
 /// The statements of a table that do not depend on the columns of a record.
 #[derive(Debug)]
@@ -96,30 +96,12 @@ fn places(n: usize) -> String {
 /// The statement for records that carry one set of columns.
 #[derive(Debug)]
 pub(super) struct Shape {
-    /// The record's columns in its order, and which of them keep the stored value.
-    names: Vec<Box<str>>,
-    keeps: Vec<bool>,
-    /// The record's columns that are bound, in order, with their place in the table.
-    pub(super) bound: Vec<(usize, usize)>,
-    /// Columns that the table lacks: they must be NULL for this shape to do.
-    absent: Vec<usize>,
-    /// True where a column that was not sent is one that the table lacks: no value is stored.
-    pub(super) loses: bool,
-    /// True where a written column keeps the stored value.
-    pub(super) keeps_any: bool,
+    pub(super) fields: Fields,
     /// An upsert; or where a column keeps the stored value, an update of a row that is there.
     pub(super) sql: String,
 }
 
 impl Shape {
-    /// True if it does for a record with these columns, some of which keep the stored value.
-    pub(super) fn fits(&self, columns: &[&Carried<'_>], keeps: &[bool]) -> bool {
-        self.names.len() == columns.len()
-            && self.keeps == keeps
-            && self.names.iter().zip(columns).all(|(name, column)| **name == *column.name)
-            && self.absent.iter().all(|&at| columns[at].json == "null")
-    }
-
     /// The shape of these columns; or the place of one that the table lacks and that has a value.
     pub(super) fn of(
         prepared: &Prepared,
@@ -127,41 +109,19 @@ impl Shape {
         keeps: &[bool],
         evolution: Evolution,
     ) -> Outcome<Result<Self, usize>> {
-        let plan = &prepared.plan;
-        let meta = added::columns(Dialect::Sqlite, plan);
-        let (mut bound, mut absent): (Vec<(usize, usize)>, Vec<usize>) = (Vec::new(), Vec::new());
-        let mut loses = false;
-        for (at, carried) in columns.iter().enumerate() {
-            // The key is the message key's.
-            if prepared.key.iter().any(|key| *key.source == *carried.name) {
-                continue;
-            }
-            let Some(name) = plan.column(&carried.name, false) else { continue };
-            if meta.iter().any(|m| same(&m.name, name)) || same(name, &plan.meta.is_deleted) {
-                return Err(added::taken(&prepared.operation(), name));
-            }
-            let Some(target) = prepared.table.columns.iter().position(|column| same(&column.name, name)) else {
-                match carried.json {
-                    _ if prepared.ignored.contains(name) => {}
-                    "null" => absent.push(at),
-                    _ if keeps[at] && evolution == Evolution::Add => loses = true,
-                    _ => return Ok(Err(at)),
-                }
-                continue;
-            };
-            if prepared.key.iter().any(|key| key.at == target) || bound.iter().any(|&(_, other)| other == target) {
-                return Err(ddl::two_of_a_name(&prepared.operation(), name));
-            }
-            if !prepared.table.columns[target].generated {
-                bound.push((at, target));
-            }
-        }
-        let keeps_any = bound.iter().any(|&(at, _)| keeps[at]);
-        bound.retain(|&(at, _)| !keeps[at]);
-        let names: Vec<&str> = bound.iter().map(|&(_, at)| prepared.table.columns[at].name.as_str()).collect();
-        let sql = if keeps_any { update(prepared, &names) } else { upsert(prepared, &names) };
-        let names = columns.iter().map(|column| Box::from(&*column.name)).collect();
-        Ok(Ok(Self { names, keeps: keeps.to_vec(), bound, absent, loses, keeps_any, sql }))
+        let rules = Rules {
+            operation: prepared.operation(),
+            ignored: &prepared.ignored,
+            evolution,
+            two_of_a_name: ddl::two_of_a_name,
+        };
+        let fields = match Fields::of(prepared.keyed(), &rules, columns, keeps)? {
+            Ok(fields) => fields,
+            Err(at) => return Ok(Err(at)),
+        };
+        let names: Vec<&str> = fields.bound.iter().map(|&(_, at)| prepared.table.columns[at].name.as_str()).collect();
+        let sql = if fields.keeps_any { update(prepared, &names) } else { upsert(prepared, &names) };
+        Ok(Ok(Self { fields, sql }))
     }
 }
 
