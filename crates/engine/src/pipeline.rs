@@ -79,7 +79,7 @@ pub async fn ddl(config: &Config, sample: &Sample) -> Result<Vec<String>, SinkEr
         }
         Writes::Postgres(to) => {
             let of_table = |rows: TableRows<'_>| postgres::create_table_ddl(target, &to.schema, rows);
-            (postgres::own_tables_ddl(), of_each(&of_table)?)
+            (postgres::own_tables_ddl(&to.schema), of_each(&of_table)?)
         }
     };
     if of_tables.is_empty() {

@@ -12,7 +12,7 @@ use settle_core::sink::{FailureKind, Guarantee, PlacedPartition, Sink, SinkError
 
 use super::RunError;
 use super::attempts::Attempts;
-use super::writer::apply;
+use super::settling::apply;
 
 /// What the writer knows of them.
 #[derive(Default)]

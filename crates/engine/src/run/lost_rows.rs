@@ -93,7 +93,7 @@ fn ahead(behind: &[Ahead<'_>], group: &GroupOffsets, is_exact: bool) -> String {
     };
     format!(
         "the group is ahead of the destination ({each}): {why}. To apply what lies between again, {}; what is there \
-         already stays as it is. To leave it out, read on under a new group",
+         already stays as it is",
         group.how_to_move_each(&back)
     )
 }
@@ -224,8 +224,7 @@ mod tests {
             "the group is ahead of the destination (t:0 at 9, applied up to 4; t:1 at 7, applied up to 6): the destination \
              was restored from a backup, or a tool moved the group forward. To apply what lies between again, move the \
              group there (move --group g --topic t:0 --reset-offsets --to-offset 4 --execute; move --group g --topic t:1 \
-             --reset-offsets --to-offset 6 --execute); what is there already stays as it is. To leave it out, read on \
-             under a new group"
+             --reset-offsets --to-offset 6 --execute); what is there already stays as it is"
         );
         let captures = GroupOffsets::default();
         let said = refusal(&both, &applied(&[(0, 4), (1, 6)]), &captures, Guarantee::Atomic).unwrap();
@@ -257,8 +256,7 @@ mod tests {
             by_noter(&[moved(0, 9)], &applied(&[(0, 4)])).unwrap(),
             "the group is ahead of the destination (t:0 at 9, known to be applied up to 4): a tool moved the group, and \
              what it passed may never have been applied. To apply what lies between again, move the group there (move \
-             --group g --topic t:0 --reset-offsets --to-offset 4 --execute); what is there already stays as it is. To \
-             leave it out, read on under a new group"
+             --group g --topic t:0 --reset-offsets --to-offset 4 --execute); what is there already stays as it is"
         );
         let only_known = Places { written: vec![place(0)], ..Places::default() };
         assert_eq!(by_noter(&[moved(0, 9)], &only_known), None, "it cannot be told apart");

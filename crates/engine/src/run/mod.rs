@@ -20,6 +20,7 @@ mod passed;
 pub mod progress;
 mod report;
 mod rules;
+mod settling;
 mod writer;
 
 use std::time::Duration;

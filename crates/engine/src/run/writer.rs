@@ -1,17 +1,13 @@
 //! The writer: one task that owns the sink and applies batches one after the other.
 //!
 //! One batch at a time keeps the order that TOAST look-ups rely on: a batch is applied only when
-//! every earlier one is durable. A batch with a poison row is applied in pieces, its dead letters
-//! are made safe, and only what is left of it, with the spans, proves anything. Partitions that
-//! another instance has are taken out of it, wherever on this way the destination says so.
+//! every earlier one is durable.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use settle_core::batch::Batch;
-use settle_core::dead_letter::DeadLetter;
 use settle_core::holds::Holds;
-use settle_core::policy::{Verdict, decide};
 use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::sink::{Durable, FailureKind, Passed, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep};
 use settle_core::unfold::{Pieces, Ready, prepare};
@@ -21,6 +17,7 @@ use super::attempts::{Attempts, Patience};
 use super::burial::{Burial, Buried};
 use super::fences::Fences;
 use super::progress::Pause;
+use super::settling::{Settling, Whole};
 use super::{Destination, RunError};
 
 /// Work for the writer.
@@ -186,100 +183,19 @@ impl Writer {
         buried: &mut Buried,
     ) -> Result<(Box<Batch>, Durable), RunError> {
         let Self { sink, burial, holds, topic_ids, without_key, fences } = self;
-        let mut note_keys = |letters: &[DeadLetter]| {
-            let nameless = letters.iter().filter(|letter| letter.key.is_none());
-            without_key.extend(nameless.map(|letter| letter.record.partition.topic.clone()));
-        };
         batch.withdraw(&fences.known_in(&batch))?;
         if let Some(burial) = burial {
             burial.read(batch.tally().read);
         }
-        let mut pieces = match prepare(batch, holds) {
+        let mut settling = Settling { sink, fences, burial: burial.as_mut(), topic_ids, without_key, attempts, buried };
+        let pieces = match prepare(batch, holds) {
             Ready::Pieces(pieces) => pieces,
-            Ready::Whole(mut letters, mut batch) => {
-                while !letters.is_empty() {
-                    let gone = fences.ask(sink, &batch.asking(), attempts).await?;
-                    if gone.is_empty() {
-                        break;
-                    }
-                    letters = batch.withdraw_with(letters, &gone)?;
-                    holds.forget(&gone);
-                }
-                note_keys(&letters);
-                if let Some(burial) = burial {
-                    burial.write(letters, topic_ids, attempts, buried).await?;
-                }
-                loop {
-                    match apply(sink, &batch, attempts).await {
-                        Ok(proof) => return Ok((batch, proof)),
-                        Err(error) if decide(error.kind) == Verdict::Isolate && burial.is_some() => {
-                            break Pieces::of_refused(*batch, holds, &error);
-                        }
-                        Err(error) => {
-                            let gone = fences.of(error, &batch)?;
-                            batch.withdraw(&gone)?;
-                            holds.forget(&gone);
-                        }
-                    }
-                }
-            }
+            Ready::Whole(letters, batch) => match settling.whole(letters, batch, holds).await? {
+                Whole::Durable(batch, proof) => return Ok((batch, proof)),
+                Whole::Refused(batch, error) => Pieces::of_refused(*batch, holds, &error),
+            },
         };
-        let Some(burial) = burial else { return Err(RunError::Sink(nowhere_to_go(&pieces))) };
-        burial.check(pieces.dead_letters())?;
-        while let Some(piece) = pieces.next_piece()? {
-            match apply(sink, &piece, attempts).await {
-                Ok(proof) => pieces.applied(&piece, proof.outcome),
-                Err(error) if decide(error.kind) == Verdict::Isolate => pieces.refused(piece, &error),
-                Err(error) => {
-                    let gone = fences.of(error, &piece)?;
-                    pieces.withdraw(Some(piece), &gone);
-                }
-            }
-            // Before more is looked for: a topic of poison is not taken apart to its last record.
-            burial.check(pieces.dead_letters())?;
-        }
-        while !pieces.dead_letters().is_empty() {
-            let gone = fences.ask(sink, &pieces.asking(), attempts).await?;
-            if gone.is_empty() {
-                break;
-            }
-            pieces.withdraw(None, &gone);
-        }
-        let (letters, mut rest) = pieces.finish();
-        note_keys(&letters);
-        burial.write(letters, topic_ids, attempts, buried).await?;
-        loop {
-            match apply(sink, &rest, attempts).await {
-                Ok(proof) => return Ok((Box::new(rest), proof)),
-                Err(error) => {
-                    let gone = fences.of(error, &rest)?;
-                    rest.withdraw(&gone)?;
-                    holds.forget(&gone);
-                }
-            }
-        }
+        let rest = settling.pieces(pieces).await?;
+        settling.rest(rest, holds).await
     }
-}
-
-/// Applies the batch, again where that may help.
-pub(super) async fn apply(
-    sink: &mut Box<dyn Sink>,
-    batch: &Batch,
-    attempts: &mut Attempts<'_>,
-) -> Result<Durable, SinkError> {
-    loop {
-        match sink.apply(batch).await {
-            Ok(proof) => {
-                attempts.succeeded();
-                return Ok(proof);
-            }
-            Err(error) => attempts.wait_after(error).await?,
-        }
-    }
-}
-
-/// A record follows a dead letter of an earlier run, and this one has no place for it.
-fn nowhere_to_go(pieces: &Pieces<'_>) -> SinkError {
-    let why = pieces.dead_letters().first().map(|letter| letter.error.clone()).unwrap_or_default();
-    SinkError::new(FailureKind::Contract, "apply a batch", format!("{why}; or name a [dlq] as that run had"))
 }

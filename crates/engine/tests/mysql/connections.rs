@@ -39,7 +39,8 @@ async fn a_connection_that_the_server_ended_is_replaced_when_it_is_needed() {
 #[tokio::test]
 async fn a_lock_of_another_session_is_waited_for_and_then_said() {
     let (database, log) = (database().await, log());
-    let mut sink = database.sink(target(), &log.records).await;
+    let config = MySqlConfig { lock_timeout_ms: 1000, ..database.config() };
+    let (mut sink, _) = database.open(config, target(), &log.records).await.unwrap();
     apply(&mut sink, &batch(&log.records[..1])).await.unwrap();
     let mut other = database.inner.connect().await;
     for statement in ["START TRANSACTION", "SELECT * FROM t WHERE id = 1 FOR UPDATE"] {

@@ -35,7 +35,7 @@ impl Database {
 
     pub fn config(&self) -> MySqlConfig {
         let address = Address::parse(&self.inner.url(), Path::new("")).unwrap();
-        MySqlConfig { lock_timeout_ms: 1000, ..MySqlConfig::at(address) }
+        MySqlConfig { lock_timeout_ms: 10_000, ..MySqlConfig::at(address) }
     }
 
     /// Runs SQL as somebody else.

@@ -69,6 +69,25 @@ async fn keys_of_columns_that_fold_nothing_stay_apart() {
     }
 }
 
+#[tokio::test]
+async fn a_key_that_its_character_set_lacks_is_the_fault_of_its_record() {
+    for set in ["latin1", "utf8mb3"] {
+        let database = Database::new().await;
+        let id = format!("VARCHAR(20) CHARACTER SET {set} COLLATE {set}_nopad_bin");
+        database.run(&format!("CREATE TABLE t (id {id} PRIMARY KEY, v TEXT, {META})")).await;
+        let texts = ["a", "😀", "b"];
+        let events = (10..).zip(texts).map(|(lsn, id)| ("c", lsn, json!({"id": id, "v": id})));
+        let log = Log::from("t", &events.collect::<Vec<_>>());
+        let mut sink = database.sink(target(), &log.records).await;
+        for records in [&log.records[..], &log.records[1..2]] {
+            let error = apply(&mut sink, &batch(records)).await.unwrap_err();
+            assert_eq!(error.kind, FailureKind::Row, "{set}: {error}");
+            assert!(!format!("{error:?}").contains('😀'), "{error:?}");
+        }
+        apply(&mut sink, &batch(&log.records[2..])).await.unwrap();
+    }
+}
+
 /// A UUID of PostgreSQL has one spelling, so the usual collations do no harm.
 #[tokio::test]
 async fn a_uuid_may_be_in_a_column_that_folds_case() {

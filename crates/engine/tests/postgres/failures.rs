@@ -105,6 +105,14 @@ fn a_user_who_may_not_is_told_what_he_lacks() {
     database.run(&format!("CREATE ROLE {user} LOGIN PASSWORD 'right'"));
     let config = |password| PostgresConfig { address: as_user(&user, password), ..database.config() };
     let open = |config: PostgresConfig| database.open_as(config, declared_target(), &log.records);
+    // Another schema where it may do anything is not taken in place of the one that was named.
+    let other = format!("{}_other", database.schema);
+    database.run(&format!("CREATE SCHEMA {other} AUTHORIZATION {user}; ALTER ROLE {user} SET search_path = {other}"));
+    let error = open(config("right")).unwrap_err();
+    assert_eq!(error.kind, FailureKind::Denied, "{error}");
+    assert!(error.context.contains("run GRANT USAGE, CREATE ON SCHEMA"), "{error}");
+    assert_eq!(database.one(&format!("SELECT count(*) FROM pg_tables WHERE schemaname = '{other}'")), "0");
+    database.run(&format!("GRANT USAGE ON SCHEMA {} TO {user}", database.quoted_schema()));
     let error = open(config("right")).unwrap_err();
     assert_eq!(error.kind, FailureKind::Denied, "{error}");
     assert!(error.context.contains("permission denied for schema"), "{error}");

@@ -10,6 +10,7 @@ mod log;
 mod lost;
 mod recorded;
 mod replays;
+mod schemas;
 mod tables;
 mod tls;
 mod tombstones;

@@ -429,26 +429,6 @@ fn a_table_that_is_changed_during_the_run_is_looked_at_again() {
 }
 
 #[test]
-fn a_schema_of_any_name_holds_everything_and_a_missing_one_is_told() {
-    let database = Database::new();
-    let name = format!("{} We\"ird', x", database.schema);
-    let quoted = format!("\"{}\"", name.replace('"', "\"\""));
-    let config = PostgresConfig { schema: name, ..database.config() };
-    let declared = declared("t", &[("id", "bigint"), ("v", "text")]);
-    let error = database.open_as(config.clone(), declared.clone(), &log().records).unwrap_err();
-    assert_eq!(error.kind, FailureKind::Contract);
-    assert!(error.context.contains("run CREATE SCHEMA ") && error.context.contains("[sink] schema"), "{error}");
-    database.run(&format!("CREATE SCHEMA {quoted}"));
-    let (mut sink, _) = database.open_as(config, declared, &log().records).unwrap();
-    database.apply(&mut sink, &batch(&log().records)).unwrap();
-    assert_eq!(
-        database.one(&format!("SELECT count(*) FROM {quoted}.t, {quoted}.settle_meta WHERE kind = 'scheme'")),
-        "2"
-    );
-    database.run(&format!("DROP SCHEMA {quoted} CASCADE"));
-}
-
-#[test]
 fn a_new_column_comes_with_its_first_record_in_one_transaction() {
     let database = Database::new();
     let field = |name: &str, kind: &str| json!({"type": kind, "optional": name != "id", "field": name});

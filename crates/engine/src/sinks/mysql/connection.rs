@@ -14,7 +14,7 @@ use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::session::{Session, SqlValue};
 
 /// How long to wait for a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long what reads or changes a whole table may take.
 const PATIENCE: Duration = Duration::from_secs(6 * 3600);

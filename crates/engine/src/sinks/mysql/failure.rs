@@ -73,7 +73,8 @@ fn sorted(code: u16, message: &str) -> (FailureKind, String) {
         1053 | 1077..=1080 | 1152 | 1158..=1161 | 1184 | 1927 | 2006 | 2013 | 3032 | 3168 | 3169 | 4031 => {
             (K::Unreachable, "the server is shutting down, or closed the connection".into())
         }
-        1044 | 1045 | 1130 | 1131 | 1133 | 1142 | 1143 | 1227 | 1370 | 1698 | 1862 | 3118 | 3955 | 4151 => {
+        1045 | 1698 => (K::Denied, told("see user and password in [sink]")),
+        1044 | 1130 | 1131 | 1133 | 1142 | 1143 | 1227 | 1370 | 1862 | 3118 | 3955 | 4151 => {
             (K::Denied, told("give the user of [sink] url the privileges that `settle check` names"))
         }
         1129 => (K::Denied, told("run FLUSH HOSTS at the server, and look for what broke the connections")),
@@ -102,6 +103,10 @@ fn sorted(code: u16, message: &str) -> (FailureKind, String) {
         1264 | 1690 => (K::Row, named("a value is out of the range of", message, " for column ")),
         1265 | 1366 | 1292 | 1367 | 1411 | 1426 | 1441 | 4078 => {
             (K::Row, named("a value does not fit", message, " for column "))
+        }
+        // A key is compared before it is stored.
+        1267 | 1270 | 1271 => {
+            (K::Row, "a text of the key has a character that the character set of its column lacks".into())
         }
         3140 | 3141 | 3143 | 3156 => (K::Row, "a value is no JSON document, and its column takes nothing else".into()),
         3819 | 4025 => (K::Constraint, "a CHECK constraint of the table refused the row".into()),
@@ -156,6 +161,7 @@ mod tests {
             (1053, "Server shutdown in progress", K::Unreachable),
             (1045, "Access denied", K::Denied),
             (1142, "INSERT command denied", K::Denied),
+            (1271, "Illegal mix of collations for operation 'in'", K::Row),
             (1290, "The MariaDB server is running with the --read-only option", K::NotWritable),
             (1290, "The server is running with the --skip-grant-tables option", K::Contract),
             (1836, "Running in read-only mode", K::NotWritable),

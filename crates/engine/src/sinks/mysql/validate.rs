@@ -97,8 +97,8 @@ fn key_column(
     findings.push(match config.key_folding {
         KeyFolding::Refuse => Finding::error(
             what,
-            "make it a VARCHAR of the collation utf8mb4_nopad_bin (MariaDB) or utf8mb4_0900_bin (MySQL), or VARBINARY; if \
-             the source's own key folds in the same way, set [sink] key_folding = \"allow\"",
+            "make it a VARCHAR of the collation utf8mb4_nopad_bin (MariaDB) or utf8mb4_0900_bin (MySQL); if the \
+             source's own key folds in the same way, set [sink] key_folding = \"allow\"",
         ),
         KeyFolding::Allow => Finding::warning(
             what,

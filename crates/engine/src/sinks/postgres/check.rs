@@ -73,8 +73,8 @@ async fn look(
     let missing = own::present(&connection, &config.schema).await?.len() < own::TABLES.len();
     let mut session = Transaction::begin(connection, Stages::default(), &operation).await?;
     if missing {
-        for sql in own::create() {
-            session.connection().run(&operation, sql).await?;
+        for sql in own::create(&config.schema) {
+            session.connection().run(&operation, &sql).await?;
         }
     }
     meta::open(&mut session).await?;
@@ -174,8 +174,8 @@ async fn state(
 }
 
 /// The SQL that a run would make its own tables with.
-pub fn own_tables_ddl() -> Vec<String> {
-    own::create().map(str::to_owned).to_vec()
+pub fn own_tables_ddl(schema: &str) -> Vec<String> {
+    own::create(schema).to_vec()
 }
 
 /// The SQL that a run would make the tables of these rows with: the table, and the one for the

@@ -50,7 +50,8 @@ impl Connection {
         let operation = format!("connect to {}", config.address);
         let mut client = config.address.client.clone();
         // A peer that is gone is noticed, whatever the network says of it.
-        client.connect_timeout(*client.get_connect_timeout().unwrap_or(&CONNECT_TIMEOUT));
+        let connect = *client.get_connect_timeout().unwrap_or(&CONNECT_TIMEOUT);
+        client.connect_timeout(connect);
         client.keepalives_idle(Duration::from_secs(15));
         client.keepalives_interval(Duration::from_secs(5)).keepalives_retries(3);
         client.tcp_user_timeout(*client.get_tcp_user_timeout().unwrap_or(&Duration::from_secs(30)));
@@ -64,8 +65,9 @@ impl Connection {
                 None => start(&client, NoTls, &operation).await,
             }
         };
-        let (client, driver) = timeout(CONNECT_TIMEOUT + GRACE, connecting).await.unwrap_or_else(|_| {
-            Err(SinkError::new(FailureKind::Unreachable, operation.as_str(), "no answer within 20 s"))
+        let (client, driver) = timeout(connect, connecting).await.unwrap_or_else(|_| {
+            let context = format!("no answer within {} s; is it PostgreSQL that listens there?", connect.as_secs());
+            Err(SinkError::new(FailureKind::Unreachable, operation.as_str(), context))
         })?;
         let mut connection = Self { client, name: String::new(), driver, patience, busy: false };
         connection.run(&operation, &session(config)).await?;

@@ -1,8 +1,10 @@
 //! What Settle keeps of its own in the schema: made where it is missing.
 
+use settle_core::sink::{FailureKind, SinkError};
 use tokio_postgres::types::Type;
 
 use super::connection::{Connection, literal};
+use super::ddl::within;
 use super::failure::{Outcome, contract};
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::{meta, positions};
@@ -12,16 +14,19 @@ const SQL: Dialect = Dialect::Postgres;
 /// The tables.
 pub(super) const TABLES: [&str; 2] = ["settle_meta", "settle_positions"];
 
-/// The SQL that makes them.
-pub(super) fn create() -> [&'static str; 2] {
-    [meta::create(SQL), positions::create(SQL)]
+/// The SQL that makes them in a schema.
+pub(super) fn create(schema: &str) -> [String; 2] {
+    let [meta, positions] = TABLES;
+    [(meta, meta::create(SQL)), (positions, positions::create(SQL))]
+        .map(|(table, sql)| sql.replacen(&SQL.quoted(table), &within(schema, table), 1))
 }
 
 /// Which of these tables are in the schema; an error where there is no such schema.
 pub(super) async fn present(connection: &Connection, schema: &str) -> Outcome<Vec<String>> {
     let operation = format!("look for settle_meta in schema \"{schema}\"");
-    let sql = "SELECT n.oid, (SELECT pg_catalog.array_agg(c.relname::text) FROM pg_catalog.pg_class c
-        WHERE c.relnamespace = n.oid AND c.relname = ANY ($2)) FROM pg_catalog.pg_namespace n WHERE n.nspname = $1";
+    let sql = "SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE'), (SELECT pg_catalog.array_agg(c.relname::text)
+        FROM pg_catalog.pg_class c WHERE c.relnamespace = n.oid AND c.relname = ANY ($2))
+        FROM pg_catalog.pg_namespace n WHERE n.nspname = $1";
     let names: &[&str] = &TABLES;
     let found = connection.rows(&operation, sql, &[(&schema, Type::TEXT), (&names, Type::TEXT_ARRAY)]).await?;
     let Some(found) = found.first() else {
@@ -31,6 +36,12 @@ pub(super) async fn present(connection: &Connection, schema: &str) -> Outcome<Ve
         );
         return Err(contract(operation, context));
     };
+    if !found.get::<_, bool>(0) {
+        // PostgreSQL passes over such a schema without a word, and would make tables in another.
+        let quoted = SQL.quoted(schema);
+        let context = format!("this user may not use the schema; run GRANT USAGE, CREATE ON SCHEMA {quoted} TO it");
+        return Err(SinkError::new(FailureKind::Denied, operation, context));
+    }
     Ok(found.get::<_, Option<Vec<String>>>(1).unwrap_or_default())
 }
 
@@ -39,7 +50,7 @@ pub(super) async fn present(connection: &Connection, schema: &str) -> Outcome<Ve
 pub(super) async fn make(connection: &Connection, schema: &str) -> Outcome<()> {
     let operation = format!("create settle_meta and settle_positions in schema \"{schema}\"");
     if present(connection, schema).await?.len() < TABLES.len() {
-        let [meta, positions] = create();
+        let [meta, positions] = create(schema);
         connection.run(&operation, &format!("BEGIN; {}; {meta}; {positions}; COMMIT", alone(schema))).await?;
     }
     Ok(())
