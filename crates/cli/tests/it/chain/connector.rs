@@ -50,6 +50,13 @@ impl Connector {
         self.command(&["snapshot", "--type", kind], tables);
     }
 
+    /// The last that the worker logged.
+    pub fn log(&self) -> String {
+        let log = self.worker.log();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    }
+
     /// Kills the worker with SIGKILL.
     pub fn kill(&mut self) {
         self.worker.kill();

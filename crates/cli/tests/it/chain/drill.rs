@@ -1,11 +1,13 @@
 //! The order of events, the same for both kinds of source.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use settle::compare::TextTable;
 use settle::simulate::Table;
 use settle_testkit::kafka;
 use settle_testkit::services::is_full;
+use tokio::time::timeout;
 
 use super::connector::Connector;
 use super::contents::{Reading, differences, in_clickhouse, in_sqlite};
@@ -18,6 +20,9 @@ use crate::child::until;
 
 /// Keys of a table that a failure tells of.
 const SHOWN: usize = 5;
+/// How often a connector is told to take a snapshot, and how long it may take to.
+const TOLD: usize = 3;
+const PATIENCE: Duration = Duration::from_secs(45);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn from_postgres_killed_everywhere_both_destinations_are_the_source() {
@@ -71,9 +76,7 @@ async fn drill(source: Source) {
     sqlite.instance.kill();
     sqlite.instance.start();
 
-    connector.snapshot("blocking", &TABLES);
-    let taken = async || Log::read(&orders).await.blocking();
-    until("a blocking snapshot and changes behind it", taken, |(read, behind)| *read > 0 && *behind > 0).await;
+    blocking_snapshot(&mut connector, &orders).await;
     connector.kill();
     sqlite.instance.kill();
     sqlite.instance.start();
@@ -97,6 +100,23 @@ async fn drill(source: Source) {
     for instance in [&sqlite.instance, &clickhouse.one] {
         prove(instance, "2");
     }
+}
+
+/// Waits for a blocking snapshot and changes behind it. A connector that takes none when it is told to is
+/// started anew and told again, as its operator would.
+async fn blocking_snapshot(connector: &mut Connector, orders: &str) {
+    for _ in 0..TOLD {
+        connector.snapshot("blocking", &TABLES);
+        let taken = async || Log::read(orders).await.blocking();
+        let taken =
+            until("a blocking snapshot and changes behind it", taken, |(read, behind)| *read > 0 && *behind > 0);
+        if timeout(PATIENCE, taken).await.is_ok() {
+            return;
+        }
+        connector.kill();
+        connector.restart().await;
+    }
+    panic!("no blocking snapshot though it was signalled {TOLD} times; the connector says:\n{}", connector.log());
 }
 
 /// What the runs that ended in order say of themselves; those that were killed could say nothing.
