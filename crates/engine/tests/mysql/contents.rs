@@ -80,7 +80,7 @@ async fn rows_are_seen_with_their_versions_and_a_change_of_any_value_shows() {
         let floors = contents.places(&parts(&log.records)).await.unwrap().floors;
         assert_eq!(floors.iter().map(|(_, floor)| floor.commit).collect::<Vec<_>>(), [10]);
         let kinds: Vec<String> = contents.facts().await.unwrap().into_iter().map(|fact| fact.kind).collect();
-        assert_eq!(kinds, ["filled", "filled", "floor", "scheme", "table"]);
+        assert_eq!(kinds, ["filled", "filled", "floor", "scheme", "table", "tombstones"]);
     }
 }
 
@@ -114,7 +114,7 @@ async fn a_scratch_database_has_the_tables_without_rows_and_the_places_and_goes_
         "SELECT CONCAT_WS(' ', (SELECT COUNT(*) FROM `{name}`.t), (SELECT COUNT(*) FROM `{name}`.t__tombstones), \
          (SELECT COUNT(*) FROM `{name}`.settle_meta))"
     );
-    assert_eq!(database.one(&counts).await, "0 0 5");
+    assert_eq!(database.one(&counts).await, "0 0 6");
     let mut config = database.config();
     config.address = config.address.with_database(&name);
     let mut anew = MySql::new(config, target());

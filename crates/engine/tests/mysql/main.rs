@@ -10,6 +10,7 @@ mod keys;
 #[allow(dead_code, reason = "SQLite's tests use the rest")]
 #[path = "../sqlite/log.rs"]
 mod log;
+mod lost;
 mod recorded;
 mod tables;
 mod tombstones;

@@ -16,7 +16,6 @@ fn conventions() -> Conventions {
 async fn stored(database: &Database, kind: &str, json: &Value) -> Result<String, String> {
     let log = Log::from("t", &[("c", 10, json!({"id": 1, "v": json}))]);
     database.run("DROP TABLE IF EXISTS t").await;
-    database.run("DROP TABLE IF EXISTS t__tombstones").await;
     database.run(&format!("CREATE TABLE t (id BIGINT PRIMARY KEY, v {kind} NULL, {META}) CHARACTER SET utf8mb4")).await;
     let mut sink = database.sink(Target { conventions: conventions(), ..target() }, &log.records).await;
     apply(&mut sink, &batch(&log.records)).await.map_err(|error| {

@@ -9,6 +9,7 @@ mod holds;
 mod key_changes;
 mod locks;
 mod log;
+mod lost;
 mod places;
 mod recorded;
 mod replays;

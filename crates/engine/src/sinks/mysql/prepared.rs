@@ -24,10 +24,10 @@ use crate::finding::Finding;
 use crate::owner::Owner;
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
-use crate::sinks::sql::filled::Filled;
+use crate::sinks::sql::filled::{self, Filled};
 use crate::sinks::sql::findings::refuse_errors;
 use crate::sinks::sql::keyed::{KeyColumn, Keyed};
-use crate::sinks::sql::tombstones::Graves;
+use crate::sinks::sql::tombstones::{self, Graves};
 use crate::sinks::sql::{claims, standings};
 
 const SQL: Dialect = Dialect::MySql;
@@ -85,9 +85,12 @@ pub(super) async fn prepare(
     };
     let owner = Owner { table: rows.table.clone(), lineage: first.change().lineage.clone() };
     claims::claim(connection, &plan.table, &owner).await?;
+    let mut is_new = false;
     let mut table = match describe(connection, &plan.table).await? {
         Some(table) => table,
+        None if is_ranked => return Err(filled::dropped(&plan.table)),
         None => {
+            is_new = true;
             findings.push(make(connection, target, &plan, rows).await?);
             describe(connection, &plan.table)
                 .await?
@@ -104,7 +107,7 @@ pub(super) async fn prepare(
         standings::refuse_outranking(connection, &plan, &table.name).await?;
     }
     let key = KeyColumn::all(SQL, &plan, &table, first.key());
-    let graves = prepare_tombstones(connection, target, &plan, &table, &key, findings).await?;
+    let graves = prepare_tombstones(connection, target, &plan, (&table, is_new), &key, findings).await?;
     refuse_errors(&operation, findings)?;
     let shown = shown(connection, &table.name).await?;
     Ok(Prepared::new(target, owner, plan, table, key, rows, graves.as_ref(), shown))
@@ -177,7 +180,7 @@ async fn prepare_tombstones(
     connection: &mut Connection,
     target: &Target,
     plan: &Plan,
-    table: &Description,
+    (table, is_new): (&Description, bool),
     key: &[KeyColumn],
     findings: &mut Vec<Finding>,
 ) -> Outcome<Option<Description>> {
@@ -185,11 +188,15 @@ async fn prepare_tombstones(
     let name = SQL.tombstones(&table.name);
     let mut known = describe(connection, &name).await?;
     if known.is_none() && plan.deletes == Deletes::Hard {
+        if !is_new {
+            tombstones::refuse_lost(connection, &table.name).await?;
+        }
         let sql = ddl::new_tombstones(table, &columns, plan);
         make_once(connection, &format!("create table \"{name}\""), &sql).await?;
         known = describe(connection, &name).await?;
     }
     let Some(mut known) = known else { return Ok(None) };
+    tombstones::note(connection, &table.name).await?;
     if is_to_be_dated(target, plan, &known) {
         let operation = format!("add Settle's column to table \"{name}\"");
         let added = connection.execute_text(&operation, &ddl::add_written(plan, &known.name)).await;

@@ -1,7 +1,7 @@
 //! One batch: the fence and what is recorded of the log, its truncates, its rows, in the caller's
 //! transaction.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use settle_core::batch::{Batch, TableRows};
@@ -37,6 +37,8 @@ pub(super) struct State {
     pub(super) fence: Fence,
     /// Tables that were made or validated, as long as nothing changes them.
     pub(super) tables: HashMap<Arc<TableName>, Prepared>,
+    /// Tables that were written and committed: made anew they would lack those rows.
+    pub(super) written: HashSet<Arc<TableName>>,
     /// When their tombstones are purged.
     pub(super) purges: Purges,
 }
@@ -70,7 +72,9 @@ async fn prepare_all(
             continue;
         }
         let mut findings = Vec::new();
-        let prepared = prepare(session, &state.target, &state.config, *rows, &mut findings).await?;
+        let prepared =
+            prepare(session, &state.target, &state.config, *rows, state.written.contains(rows.table), &mut findings)
+                .await?;
         for finding in findings {
             match finding.severity {
                 Severity::Note => tracing::info!("{finding}"),

@@ -1,6 +1,6 @@
 //! A look before a run, and the SQL for who makes tables by hand.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use settle_core::batch::TableRows;
 use settle_core::position::{Partition, TopicId};
@@ -82,7 +82,7 @@ async fn look(
     let mut state = state(&mut session, config, target, sample, parts).await?;
     for rows in sample.batch.tables() {
         let mut own = Vec::new();
-        match prepare(&mut session, target, config, rows, &mut own).await {
+        match prepare(&mut session, target, config, rows, false, &mut own).await {
             Ok(prepared) => {
                 state.tables.insert(rows.table.clone(), prepared);
             }
@@ -169,6 +169,7 @@ async fn state(
         config: config.clone(),
         fence,
         tables: HashMap::new(),
+        written: HashSet::new(),
         purges: Purges::default(),
     })
 }

@@ -19,11 +19,11 @@ use crate::finding::Finding;
 use crate::owner::Owner;
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
-use crate::sinks::sql::filled::Filled;
+use crate::sinks::sql::filled::{self, Filled};
 use crate::sinks::sql::findings::refuse_errors;
 use crate::sinks::sql::keyed::{KeyColumn, Keyed};
 use crate::sinks::sql::session::Session;
-use crate::sinks::sql::tombstones::Graves;
+use crate::sinks::sql::tombstones::{self, Graves};
 use crate::sinks::sql::{claims, standings};
 
 const SQL: Dialect = Dialect::Postgres;
@@ -68,6 +68,7 @@ pub(super) async fn prepare(
     target: &Target,
     config: &PostgresConfig,
     rows: TableRows<'_>,
+    was_written: bool,
     findings: &mut Vec<Finding>,
 ) -> Outcome<Prepared> {
     let plan = Plan::of(target, rows.table, Deletes::Hard);
@@ -83,9 +84,14 @@ pub(super) async fn prepare(
     let owner = Owner { table: rows.table.clone(), lineage: first.change().lineage.clone() };
     let is_ours = was_claimed(session, &plan.table).await?;
     claims::claim(session, &plan.table, &owner).await?;
+    let mut is_new = false;
     let mut table = match describe(session.connection(), schema, &plan.table).await? {
         Some(table) => table,
-        None => make(session, target, &plan, schema, rows, findings).await?,
+        None if was_written => return Err(filled::dropped(&plan.table)),
+        None => {
+            is_new = true;
+            make(session, target, &plan, schema, rows, findings).await?
+        }
     };
     if let Some(completed) = complete_meta(session, target, &plan, schema, &table).await? {
         findings.push(completed);
@@ -106,7 +112,7 @@ pub(super) async fn prepare(
         standings::refuse_outranking(session, &plan, &table.name).await?;
     }
     let key = KeyColumn::all(SQL, &plan, &table, first.key());
-    let graves = prepare_graves(session, target, &plan, schema, &table, &key, findings).await?;
+    let graves = prepare_graves(session, target, &plan, schema, (&table, is_new), &key, findings).await?;
     refuse_errors(&operation, findings)?;
     let is_deleted = table.column(&plan.meta.is_deleted).map(|column| column.name.clone());
     Ok(Prepared {
@@ -192,7 +198,7 @@ async fn prepare_graves(
     target: &Target,
     plan: &Plan,
     schema: &str,
-    table: &Description,
+    (table, is_new): (&Description, bool),
     key: &[KeyColumn],
     findings: &mut Vec<Finding>,
 ) -> Outcome<Option<GravesTable>> {
@@ -200,6 +206,9 @@ async fn prepare_graves(
     let name = SQL.tombstones(&table.name);
     let mut known = describe(session.connection(), schema, &name).await?;
     if known.is_none() && plan.deletes == Deletes::Hard {
+        if !is_new {
+            tombstones::refuse_lost(session, &table.name).await?;
+        }
         let operation = format!("create table \"{name}\"");
         session.connection().run(&operation, &own::alone(schema)).await?;
         known = describe(session.connection(), schema, &name).await?;
@@ -210,6 +219,7 @@ async fn prepare_graves(
         }
     }
     let Some(mut known) = known else { return Ok(None) };
+    tombstones::note(session, &table.name).await?;
     let is_purged = target.tombstone_retention.is_some();
     let is_undated = known.column(&plan.meta.written_ms).is_none();
     if is_purged && is_undated && target.create && validate::is_table(&known) {

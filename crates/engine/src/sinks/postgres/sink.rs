@@ -1,6 +1,6 @@
 //! The sink itself: a connection, and one transaction a batch.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use settle_core::batch::Batch;
 use settle_core::position::{Offset, TopicId};
@@ -35,7 +35,17 @@ impl Postgres {
     /// A sink that will keep `target` there. Connects to nothing yet.
     pub fn new(config: PostgresConfig, target: Target) -> Self {
         let fence = Fence::new(config.group.as_str());
-        Self { opened: None, state: State { target, config, fence, tables: HashMap::new(), purges: Purges::default() } }
+        Self {
+            opened: None,
+            state: State {
+                target,
+                config,
+                fence,
+                tables: HashMap::new(),
+                written: HashSet::new(),
+                purges: Purges::default(),
+            },
+        }
     }
 
     /// The epochs recorded. Makes what Settle keeps for itself where nothing was written yet.
@@ -69,6 +79,7 @@ impl Postgres {
         let mut session = self.begin(WHAT, false).await?;
         let applied = apply::apply(&mut session, &mut self.state, batch).await;
         let outcome: Outcome = self.end(session, WHAT, applied).await?;
+        self.state.written.extend(batch.tables().map(|rows| rows.table.clone()));
         self.purge_due().await;
         #[expect(clippy::disallowed_methods, reason = "the server has said that it committed")]
         Ok(Durable::mint(batch, outcome))

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use settle_core::batch::TableRows;
 use settle_core::change::TableName;
 use settle_core::position::{Offset, Partition, TopicId};
-use settle_core::sink::{MissingTable, PlacedPartition};
+use settle_core::sink::{MissingTable, PlacedPartition, SinkError};
 use uuid::Uuid;
 
 use super::dialect::{Dialect, Take};
@@ -83,6 +83,16 @@ pub(crate) async fn missing(
     }
     filled.retain(|filled| there.get(&filled.table) != Some(&true));
     Ok(filled)
+}
+
+/// Why a table is not made that a run has written to: its rows are gone, and those that do not change
+/// again would be missing.
+pub(crate) fn dropped(table: &str) -> SinkError {
+    contract(
+        format!("prepare table \"{table}\""),
+        "it was dropped while the run wrote to it. Restore it from a backup; or remove it with its tombstones, and read \
+         everything again from the beginning of the log under a new group",
+    )
 }
 
 /// Refuses a database that lost `settle_meta`: the epochs, floors, truncates and holds that rows stand

@@ -9,8 +9,10 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::dialect::Dialect;
-use super::session::{Cells, Outcome, Session};
+use super::meta::{Line, READ, of_kind, put};
+use super::session::{Cells, Outcome, Session, contract};
 
+const KIND: &str = "tombstones";
 /// Tombstones that one statement takes: a batch waits for no more than that.
 const PIECE: usize = 5_000;
 /// How long there is nothing to purge.
@@ -25,6 +27,32 @@ pub(crate) struct Graves {
     pub(crate) key: Vec<String>,
     /// Its column that says when a tombstone was written.
     pub(crate) written: String,
+}
+
+/// Notes that a table has tombstones: without them, late records bring deleted rows back.
+pub(crate) async fn note(session: &mut impl Session, table: &str) -> Outcome<()> {
+    let subject = session.dialect().canonical(table).into_owned();
+    put(session, Line { kind: KIND, subject: &subject, ..Line::default() }, &[]).await
+}
+
+/// Refuses to make the tombstones of a table anew that had some.
+pub(crate) async fn refuse_lost(session: &mut impl Session, table: &str) -> Outcome<()> {
+    let dialect = session.dialect();
+    let sql = of_kind(dialect, &["subject"]);
+    for row in session.query(READ, &sql, &[KIND.into()]).await? {
+        if Cells::of(READ, row).text()? == dialect.canonical(table) {
+            let lost = dialect.tombstones(table);
+            return Err(contract(
+                format!("prepare table \"{table}\""),
+                format!(
+                    "its tombstones are not there any more (table \"{lost}\"): a late record could bring a deleted row \
+                     back. Restore them with the table from a backup; or, if no record from before a delete can come, \
+                     make them by hand (settle ddl prints how)"
+                ),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// When tables are purged again.

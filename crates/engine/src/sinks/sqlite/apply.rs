@@ -39,6 +39,8 @@ pub(super) struct State {
     pub(super) fence: Fence,
     /// Tables that were made or validated. Forgotten when anything changes the database's schema.
     pub(super) tables: HashMap<Arc<TableName>, Prepared>,
+    /// Tables that were written and committed: made anew they would lack those rows.
+    pub(super) written: HashSet<Arc<TableName>>,
     /// When their tombstones are purged.
     pub(super) purges: Purges,
 }
@@ -63,7 +65,7 @@ fn write_rows(connection: &Connection, state: &mut State, batch: &Batch) -> Outc
     for rows in batch.tables() {
         if !state.tables.contains_key(rows.table) {
             let mut findings = Vec::new();
-            let prepared = prepare(connection, &state.target, rows, &mut findings);
+            let prepared = prepare(connection, &state.target, rows, state.written.contains(rows.table), &mut findings);
             let prepared = prepared.map_err(SinkError::beside_the_rows)?;
             for finding in findings {
                 match finding.severity {

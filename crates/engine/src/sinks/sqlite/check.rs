@@ -1,6 +1,6 @@
 //! A look before a run, and the SQL for who makes tables by hand.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
@@ -72,7 +72,7 @@ fn look(
     let mut state = state(&tried, config, target, sample, parts)?;
     for rows in sample.batch.tables() {
         let mut own = Vec::new();
-        match prepare(&tried, target, rows, &mut own) {
+        match prepare(&tried, target, rows, false, &mut own) {
             Ok(prepared) => {
                 state.tables.insert(rows.table.clone(), prepared);
             }
@@ -123,7 +123,13 @@ fn state(
     let mut fence = Fence::new(config.group.as_str());
     let raised = at_once(fence.raise(&mut Attached(tried), &parts))?;
     fence.hold(raised);
-    Ok(State { target: target.clone(), fence, tables: HashMap::new(), purges: Purges::default() })
+    Ok(State {
+        target: target.clone(),
+        fence,
+        tables: HashMap::new(),
+        written: HashSet::new(),
+        purges: Purges::default(),
+    })
 }
 
 /// Refuses a path at which no file can be made.
@@ -152,7 +158,7 @@ pub fn create_table_ddl(target: &Target, rows: TableRows<'_>) -> Result<Vec<Stri
     let plan = Plan::of(target, rows.table, Deletes::Hard);
     let mut statements = vec![ddl::new_table(&plan, target.evolution, rows)?.sql];
     // Made where it can do no harm, so that the second table follows from what SQLite makes of the first.
-    prepare(&connection, &Target { create: true, ..target.clone() }, rows, &mut Vec::new())?;
+    prepare(&connection, &Target { create: true, ..target.clone() }, rows, false, &mut Vec::new())?;
     let second = "SELECT sql FROM sqlite_schema WHERE name = ?1";
     let mut select = connection.prepare(second).during(|| "read the made tables".into())?;
     let made = select

@@ -20,11 +20,11 @@ use crate::finding::Finding;
 use crate::owner::Owner;
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
-use crate::sinks::sql::filled::Filled;
+use crate::sinks::sql::filled::{self, Filled};
 use crate::sinks::sql::findings::refuse_errors;
 use crate::sinks::sql::keyed::{KeyColumn, Keyed};
 use crate::sinks::sql::session::at_once;
-use crate::sinks::sql::tombstones::Graves;
+use crate::sinks::sql::tombstones::{self as lost, Graves};
 use crate::sinks::sql::{claims, standings};
 
 /// A target table that may be written.
@@ -59,6 +59,7 @@ pub(super) fn prepare(
     connection: &Connection,
     target: &Target,
     rows: TableRows<'_>,
+    was_written: bool,
     findings: &mut Vec<Finding>,
 ) -> Outcome<Prepared> {
     let plan = Plan::of(target, rows.table, Deletes::Hard);
@@ -74,9 +75,12 @@ pub(super) fn prepare(
     let owner = Owner { table: rows.table.clone(), lineage: change.lineage.clone() };
     at_once(claims::claim(&mut Attached(connection), &plan.table, &owner))?;
     let describe = |name: &str| table::describe(connection, name, |column| plan.declared_type(column));
+    let mut is_new = false;
     let mut table = match describe(&plan.table)? {
         Some(table) => table,
+        None if was_written => return Err(filled::dropped(&plan.table)),
         None => {
+            is_new = true;
             findings.push(make(connection, target, &plan, rows)?);
             describe(&plan.table)?
                 .ok_or_else(|| contract(operation.as_str(), "the table is not there after it was made"))?
@@ -93,7 +97,7 @@ pub(super) fn prepare(
         at_once(standings::refuse_outranking(&mut Attached(connection), &plan, &table.name))?;
     }
     let key = KeyColumn::all(Dialect::Sqlite, &plan, &table, first.key());
-    let graves = prepare_tombstones(connection, target, &plan, &table, &key, findings)?;
+    let graves = prepare_tombstones(connection, target, &plan, (&table, is_new), &key, findings)?;
     refuse_errors(&operation, findings)?;
     let is_deleted = table.column(&plan.meta.is_deleted).map(|column| column.name.clone());
     let key_names: Vec<&str> = key.iter().map(|k| table.columns[k.at].name.as_str()).collect();
@@ -164,7 +168,7 @@ fn prepare_tombstones(
     connection: &Connection,
     target: &Target,
     plan: &Plan,
-    table: &Description,
+    (table, is_new): (&Description, bool),
     key: &[KeyColumn],
     findings: &mut Vec<Finding>,
 ) -> Outcome<Option<Description>> {
@@ -173,6 +177,9 @@ fn prepare_tombstones(
     let describe = || table::describe(connection, &name, |_| None);
     let known = match describe()? {
         None if plan.deletes == Deletes::Hard => {
+            if !is_new {
+                at_once(lost::refuse_lost(&mut Attached(connection), &table.name))?;
+            }
             let sql = ddl::new_tombstones(table, &columns, plan);
             connection.execute_batch(&sql).during(|| format!("create table \"{name}\""))?;
             describe()?
@@ -180,6 +187,7 @@ fn prepare_tombstones(
         known => known,
     };
     let Some(mut known) = known else { return Ok(None) };
+    at_once(lost::note(&mut Attached(connection), &table.name))?;
     let is_purged = target.tombstone_retention.is_some();
     let is_undated = known.column(&plan.meta.written_ms).is_none();
     if is_purged && is_undated && target.create && known.form == "table" {

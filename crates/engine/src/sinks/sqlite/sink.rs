@@ -6,7 +6,7 @@ use settle_core::position::{Offset, TopicId};
 use settle_core::sink::{
     BoxFuture, Durable, Guarantee, Outcome, Passed, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::apply::{self, State};
@@ -51,6 +51,7 @@ impl Sqlite {
             target,
             fence: Fence::new(config.group.as_str()),
             tables: HashMap::new(),
+            written: HashSet::new(),
             purges: Purges::default(),
         };
         Ok(Self { config, opened: None, file: None, state })
@@ -85,6 +86,7 @@ impl Sqlite {
     fn apply_now(&mut self, batch: &Batch) -> Result<Durable, SinkError> {
         let outcome: Outcome =
             self.in_transaction("apply a batch to", |connection, state| apply::apply(connection, state, batch))?;
+        self.state.written.extend(batch.tables().map(|rows| rows.table.clone()));
         self.purge_due();
         #[expect(clippy::disallowed_methods, reason = "COMMIT has returned, with synchronous=FULL")]
         Ok(Durable::mint(batch, outcome))
