@@ -20,6 +20,9 @@ async fn a_table_that_is_dropped_under_a_run_is_not_made_anew() {
     let mut sink = database.sink(target(), &log.records).await;
     apply(&mut sink, &batch(&log.records[..1])).await.unwrap();
     database.run("RENAME TABLE t TO kept").await;
+    // What was known of it does not hold any more: it is looked at anew.
+    let error = apply(&mut sink, &batch(&log.records[1..2])).await.unwrap_err();
+    assert_eq!(error.kind, FailureKind::Conflict, "{error}");
     let error = apply(&mut sink, &batch(&log.records[1..2])).await.unwrap_err();
     assert_eq!(error.kind, FailureKind::Contract, "{error}");
     assert!(error.context.starts_with("it was dropped while the run wrote to it"), "{error}");
