@@ -156,6 +156,23 @@ async fn a_look_says_which_rows_the_user_may_not_write() {
 }
 
 #[tokio::test]
+async fn a_look_says_which_values_are_not_stored_for_the_server_computes_them() {
+    let database = Database::new().await;
+    database
+        .run(&format!(
+            "CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR(9), Twice VARCHAR(18) AS (CONCAT(name, name)), other INT AS \
+             (1), {META})"
+        ))
+        .await;
+    let sent = Log::from("t", &[("c", 10, json!({"id": 1, "name": "a", "twice": "b"}))]);
+    let found: Vec<Finding> = look(&database.config(), &target(), &sent.records).await;
+    let told: Vec<_> = found.iter().filter(|f| f.severity == Severity::Warning).map(ToString::to_string).collect();
+    let said = "column \"Twice\" of table \"t\" is computed by the database: what the source sends for it is not stored; exclude it \
+         ([tables.\"…\"] exclude), or make it an ordinary column";
+    assert_eq!(told, [said]);
+}
+
+#[tokio::test]
 async fn the_sql_for_a_table_is_what_a_run_would_use() {
     for deletes in [Deletes::Hard, Deletes::Soft] {
         let columns = with_columns("t", &[("id", "BIGINT"), ("name", "TEXT"), ("k", "DECIMAL(5,1)")]);

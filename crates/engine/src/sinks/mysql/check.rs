@@ -29,7 +29,8 @@ use crate::owner::Owner;
 use crate::sampling::Sample;
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
-use crate::sinks::sql::keyed::KeyColumn;
+use crate::sinks::sql::findings::computed_columns;
+use crate::sinks::sql::keyed::{KeyColumn, Keyed};
 use crate::sinks::sql::positions::Fence;
 use crate::sinks::sql::sweeps::Emptied;
 use crate::sinks::sql::tombstones::create_index;
@@ -201,6 +202,8 @@ impl Look<'_> {
             standings::refuse_outranking(self.connection, &plan, &table.name).await?;
         }
         let key = KeyColumn::all(SQL, &plan, &table, first.key());
+        let keyed = Keyed { dialect: SQL, plan: &plan, table: &table, key: &key };
+        self.findings.extend(computed_columns(keyed, rows));
         let columns: Vec<&Column> = key.iter().map(|key| &table.columns[key.at]).collect();
         let graves = describe(self.connection, &SQL.tombstones(&table.name)).await?;
         match &graves {
