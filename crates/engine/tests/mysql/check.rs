@@ -114,6 +114,64 @@ async fn a_look_says_what_the_user_may_not_do() {
     database.run(&format!("DROP USER '{user}'@'%'")).await;
 }
 
+/// Without them a run would begin, and wait for ever.
+#[tokio::test]
+async fn a_look_says_which_rows_the_user_may_not_write() {
+    let database = Database::new().await;
+    let columns = with_columns("t", &[("id", "BIGINT"), ("name", "TEXT")]);
+    for statement in mysql::own_tables_ddl() {
+        database.run(&statement).await;
+    }
+    database.make(&columns, &log().records).await;
+    let name = database.inner.name();
+    let user = format!("w{}", &name[name.len() - 12..]);
+    database.run(&format!("CREATE USER '{user}'@'%' IDENTIFIED BY 'pw'")).await;
+    for table in ["settle_meta", "settle_positions", "t__tombstones"] {
+        database.run(&format!("GRANT SELECT, INSERT, UPDATE, DELETE ON `{name}`.`{table}` TO '{user}'@'%'")).await;
+    }
+    database.run(&format!("GRANT SELECT, INSERT, UPDATE ON `{name}`.t TO '{user}'@'%'")).await;
+    let url = format!("mysql://{user}:pw@{}:{}/{name}", database.inner.host(), database.inner.port());
+    let config = MySqlConfig { address: Address::parse(&url, std::path::Path::new("")).unwrap(), ..database.config() };
+    let target = Target { create: false, ..columns };
+    // No delete is among these: nothing that is tried tells it.
+    let kept = Log::from("t", &[("c", 10, json!({"id": 1, "name": "a"}))]);
+    let told: Vec<String> =
+        look(&config, &target, &kept.records).await.iter().map(|finding| finding.to_string()).collect();
+    let said = format!(
+        "'{user}'@'%' has no DELETE privilege on `t` of the database {name}, and a run needs it; run GRANT DELETE \
+         ON `{name}`.* TO '{user}'@'%'"
+    );
+    assert_eq!(told, [said]);
+    // Each of the three places where it may be granted is enough.
+    database.run(&format!("GRANT DELETE ON `{name}`.t TO '{user}'@'%'")).await;
+    assert_eq!(look(&config, &target, &kept.records).await, []);
+    database.run(&format!("REVOKE DELETE ON `{name}`.t FROM '{user}'@'%'")).await;
+    database.run(&format!("REVOKE SELECT ON `{name}`.settle_meta FROM '{user}'@'%'")).await;
+    let denied = look(&config, &target, &kept.records).await;
+    assert!(denied[0].to_string().contains("has no SELECT privilege on `settle_meta` of the database"), "{denied:?}");
+    database.run(&format!("GRANT SELECT ON `{name}`.settle_meta TO '{user}'@'%'")).await;
+    database.run(&format!("GRANT DELETE ON *.* TO '{user}'@'%'")).await;
+    assert_eq!(look(&config, &target, &kept.records).await, []);
+    database.run(&format!("DROP USER '{user}'@'%'")).await;
+}
+
+#[tokio::test]
+async fn a_look_says_which_values_are_not_stored_for_the_server_computes_them() {
+    let database = Database::new().await;
+    database
+        .run(&format!(
+            "CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR(9), Twice VARCHAR(18) AS (CONCAT(name, name)), other INT AS \
+             (1), {META})"
+        ))
+        .await;
+    let sent = Log::from("t", &[("c", 10, json!({"id": 1, "name": "a", "twice": "b"}))]);
+    let found: Vec<Finding> = look(&database.config(), &target(), &sent.records).await;
+    let told: Vec<_> = found.iter().filter(|f| f.severity == Severity::Warning).map(ToString::to_string).collect();
+    let said = "column \"Twice\" of table \"t\" is computed by the database: what the source sends for it is not stored; exclude it \
+         ([tables.\"…\"] exclude), or make it an ordinary column";
+    assert_eq!(told, [said]);
+}
+
 #[tokio::test]
 async fn the_sql_for_a_table_is_what_a_run_would_use() {
     for deletes in [Deletes::Hard, Deletes::Soft] {

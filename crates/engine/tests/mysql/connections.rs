@@ -182,3 +182,19 @@ async fn partitions_that_are_added_later_are_opened_over_the_same_connection() {
     assert_eq!(database.rows("u").await, [row(&[("id", "1"), ("v", "x")])]);
     assert_eq!(apply(&mut sink, &batch(&log.records[1..2])).await.unwrap().applied, 1);
 }
+
+/// Tried again, the batch would fail in the same way for ever.
+#[tokio::test]
+async fn a_run_stops_where_a_table_of_settles_own_is_gone() {
+    for table in ["settle_meta", "settle_positions"] {
+        let (database, log) = (database().await, log());
+        let mut sink = database.sink(target(), &log.records).await;
+        apply(&mut sink, &batch(&log.records[..1])).await.unwrap();
+        database.run(&format!("DROP TABLE {table}")).await;
+        let error = apply(&mut sink, &batch(&log.records[1..])).await.unwrap_err();
+        assert_eq!(error.kind, FailureKind::Contract, "{error}");
+        assert!(error.context.contains(&format!(".{table}' doesn't exist; ")), "{error}");
+        assert!(error.context.contains("restore it from a backup"), "{error}");
+        assert_eq!(database.count("t").await, "1", "nothing of the batch is left");
+    }
+}

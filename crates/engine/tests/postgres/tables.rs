@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use settle_core::sink::{FailureKind, Outcome, SinkError};
 use settle_engine::config::target::{Evolution, TableRule, Target};
-use settle_engine::sinks::postgres::{ForeignKeys, PostgresConfig};
+use settle_engine::sampling;
+use settle_engine::sinks::postgres::{self, ForeignKeys, PostgresConfig};
 use settle_engine::sinks::unique::Unique;
 
 use crate::database::{Database, META, declared, row, soft, target, with_rule};
@@ -283,6 +284,13 @@ fn generated_columns_defaults_and_columns_of_the_user_stay_what_they_are() {
     database.apply_all(&target(), &log.records[..2], 10);
     database.run("UPDATE t SET mine = 'x'");
     database.apply_all(&target(), &log.records, 1);
+    let sample = sampling::read(log.records.clone());
+    let found = database.wait(postgres::check(&database.config(), &target(), &sample, &[]));
+    let told: Vec<String> =
+        found.iter().filter(|finding| finding.what.contains("twice")).map(ToString::to_string).collect();
+    let said = "column \"twice\" of table \"t\" is computed by the database: what the source sends for it is not stored; exclude it \
+         ([tables.\"…\"] exclude), or make it an ordinary column";
+    assert_eq!(told, [said]);
     let shown = "SELECT string_agg(concat_ws(',', id, v, twice, n, extract(epoch FROM made)::int, mine), ';' ORDER BY id) FROM t";
     assert_eq!(database.one(shown), "1,c,cc,1,0,x;2,b,bb,2,0,x");
 }

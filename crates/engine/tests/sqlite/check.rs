@@ -10,6 +10,7 @@ use settle_engine::sinks::sqlite::{self, SqliteConfig, create_table_ddl};
 
 use crate::database::{Database, apply_all, target};
 use crate::log::{Log, batch};
+use crate::tables::META;
 
 fn log() -> Log {
     Log::from("t", &[("c", 10, json!({"id": 1, "name": "a"}))])
@@ -62,6 +63,20 @@ fn a_look_finds_everything_that_is_wrong_and_what_may_surprise() {
         "table \"t\" has columns that are NOT NULL without a default: \"p\"; a record that does not carry them is \
          refused; give them a default if that can happen"
     );
+}
+
+#[test]
+fn a_look_says_which_values_are_not_stored_for_the_table_computes_them() {
+    let database = Database::new();
+    database.run(&format!(
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT, twice TEXT AS (name || name), other INTEGER AS (1), {META})"
+    ));
+    let sent = Log::from("t", &[("c", 10, json!({"id": 1, "name": "a", "twice": "b"}))]);
+    let told: Vec<String> =
+        look(&database.config(), &target(), &sent.records).iter().map(ToString::to_string).collect();
+    let said = "column \"twice\" of table \"t\" is computed by the database: what the source sends for it is not stored; exclude it \
+         ([tables.\"…\"] exclude), or make it an ordinary column";
+    assert_eq!(told, [said]);
 }
 
 #[test]

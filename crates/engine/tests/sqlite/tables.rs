@@ -7,7 +7,7 @@ use settle_engine::config::target::{Evolution, MetaNames, TableRule, Target};
 use crate::database::{Database, apply, apply_all, row, soft, target, with_rule};
 use crate::log::{Log, batch};
 
-const META: &str = "\"_op\" TEXT, \"_source_ts_ms\" INTEGER, \"_version_hi\" INTEGER NOT NULL DEFAULT 0, \
+pub const META: &str = "\"_op\" TEXT, \"_source_ts_ms\" INTEGER, \"_version_hi\" INTEGER NOT NULL DEFAULT 0, \
                     \"_version_lo\" INTEGER NOT NULL DEFAULT 0";
 
 fn log() -> Log {

@@ -19,7 +19,7 @@ use super::connection::Connection;
 use super::ddl::{self, Tell};
 use super::failure::Outcome;
 use super::prepared::{Prepared, is_to_be_dated, plan};
-use super::privileges::missing;
+use super::privileges::{Needs, missing};
 use super::rows::{Laid, Writer};
 use super::table::{Column, Description, describe};
 use super::validate;
@@ -29,13 +29,17 @@ use crate::owner::Owner;
 use crate::sampling::Sample;
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
-use crate::sinks::sql::keyed::KeyColumn;
+use crate::sinks::sql::findings::computed_columns;
+use crate::sinks::sql::keyed::{KeyColumn, Keyed};
 use crate::sinks::sql::positions::Fence;
 use crate::sinks::sql::sweeps::Emptied;
 use crate::sinks::sql::tombstones::create_index;
 use crate::sinks::sql::{claims, meta, places, positions, standings};
 
 const SQL: Dialect = Dialect::MySql;
+
+/// What Settle keeps of its own.
+const OWN: [&str; 2] = [meta::TABLE, positions::TABLE];
 
 /// What a run over topics like `sample` would find in the destination.
 pub async fn check(config: &MySqlConfig, target: &Target, sample: &Sample) -> Vec<Finding> {
@@ -65,19 +69,12 @@ pub async fn places(config: &MySqlConfig, target: &Target, parts: &[PlacedPartit
 }
 
 async fn has_own(connection: &mut Connection) -> Outcome<bool> {
-    for table in ["settle_meta", "settle_positions"] {
+    for table in OWN {
         if describe(connection, table).await?.is_none() {
             return Ok(false);
         }
     }
     Ok(true)
-}
-
-/// What a run would need beyond reading and writing rows.
-#[derive(Default)]
-struct Needs {
-    create: bool,
-    alter: bool,
 }
 
 async fn look(config: &MySqlConfig, target: &Target, sample: &Sample, findings: &mut Vec<Finding>) -> Outcome<()> {
@@ -89,15 +86,18 @@ async fn look(config: &MySqlConfig, target: &Target, sample: &Sample, findings: 
     }
     let mut connection = Connection::open(config).await?;
     let operation = format!("look at {}", config.address);
-    let mut needs = Needs::default();
+    let mut needs = Needs { tables: OWN.map(str::to_owned).to_vec(), ..Needs::default() };
     let has_own = has_own(&mut connection).await?;
     if !has_own {
         findings.push(Finding::note("settle_meta and settle_positions do not exist yet; a run makes them"));
         needs.create = true;
     }
     connection.begin(&operation).await?;
-    if has_own {
-        meta::open(&mut connection).await?;
+    if has_own && let Err(error) = meta::open(&mut connection).await {
+        if error.kind == FailureKind::Denied {
+            findings.extend(missing(&mut connection, &needs).await?);
+        }
+        return Err(error);
     }
     for rows in sample.batch.tables() {
         let complete = sample.complete.tables().find(|complete| complete.table == rows.table);
@@ -114,7 +114,7 @@ async fn look(config: &MySqlConfig, target: &Target, sample: &Sample, findings: 
         findings.append(&mut own);
     }
     connection.roll_back(&operation).await?;
-    findings.extend(missing(&mut connection, needs.create, needs.alter).await?);
+    findings.extend(missing(&mut connection, &needs).await?);
     connection.close().await;
     Ok(())
 }
@@ -136,6 +136,8 @@ impl Look<'_> {
         if self.has_own {
             claims::claim(self.connection, &plan.table, &owner).await?;
         }
+        let graves = (plan.deletes == Deletes::Hard).then(|| SQL.tombstones(&plan.table));
+        self.needs.tables.extend([plan.table.clone()].into_iter().chain(graves));
         match describe(self.connection, &plan.table).await? {
             Some(table) => self.existing(plan, owner, table, rows, complete).await,
             None => self.absent(&plan, rows, complete),
@@ -200,6 +202,8 @@ impl Look<'_> {
             standings::refuse_outranking(self.connection, &plan, &table.name).await?;
         }
         let key = KeyColumn::all(SQL, &plan, &table, first.key());
+        let keyed = Keyed { dialect: SQL, plan: &plan, table: &table, key: &key };
+        self.findings.extend(computed_columns(keyed, rows));
         let columns: Vec<&Column> = key.iter().map(|key| &table.columns[key.at]).collect();
         let graves = describe(self.connection, &SQL.tombstones(&table.name)).await?;
         match &graves {

@@ -65,6 +65,14 @@ fn of_driver(error: DriverError, operation: &str) -> SinkError {
 pub(super) const TOO_LARGE: &str =
     "the row is larger than the server takes in one piece; set max_allowed_packet of the server above it";
 
+const LOST_OWN: &str = "what the rows and the place in the log stand on went with it: restore it from a backup; or remove \
+                        all of Settle's tables, and read everything again under a new group";
+
+/// True where `Table 'database.table' doesn't exist` is of a table of Settle's own.
+fn is_own(message: &str) -> bool {
+    ["settle_meta", "settle_positions"].iter().any(|table| message.contains(&format!(".{table}'")))
+}
+
 fn sorted(code: u16, message: &str) -> (FailureKind, String) {
     use FailureKind as K;
     let told = |hint: &str| format!("{message}; {hint}");
@@ -96,6 +104,8 @@ fn sorted(code: u16, message: &str) -> (FailureKind, String) {
         1213 | 1317 | 1614 | 3101 | 3572 | 1047 => {
             (K::Conflict, "the transaction was rolled back in favour of another, or was interrupted".into())
         }
+        // Nothing makes them again in the middle of a run: without them no row is safe.
+        1146 | 1932 if is_own(message) => (K::Contract, told(LOST_OWN)),
         // The table is not what was known of it: it is looked at anew, and the batch applied again.
         1050 | 1054 | 1060 | 1146 | 1412 | 1615 | 1932 => (K::Conflict, "the table was changed meanwhile".into()),
         1153 => (K::Row, TOO_LARGE.into()),
@@ -170,6 +180,10 @@ mod tests {
             (1205, "Lock wait timeout exceeded", K::Overloaded),
             (1213, "Deadlock found", K::Conflict),
             (1054, "Unknown column 'x'", K::Conflict),
+            (1146, "Table 'd.settled' doesn't exist", K::Conflict),
+            (1146, "Table 'd.settle_meta' doesn't exist", K::Contract),
+            (1146, "Table 'd.settle_positions' doesn't exist", K::Contract),
+            (1932, "Table 'd.settle_meta' doesn't exist in engine", K::Contract),
             (1060, "Duplicate column name 'x'", K::Conflict),
             (1406, "Data too long for column 'v' at row 3", K::Row),
             (1264, "Out of range value for column 'v' at row 3", K::Row),

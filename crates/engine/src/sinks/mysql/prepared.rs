@@ -25,7 +25,7 @@ use crate::owner::Owner;
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::filled::{self, Filled};
-use crate::sinks::sql::findings::refuse_errors;
+use crate::sinks::sql::findings::{computed_columns, refuse_errors};
 use crate::sinks::sql::keyed::{KeyColumn, Keyed};
 use crate::sinks::sql::tombstones::{self, Graves};
 use crate::sinks::sql::{claims, standings};
@@ -107,6 +107,7 @@ pub(super) async fn prepare(
         standings::refuse_outranking(connection, &plan, &table.name).await?;
     }
     let key = KeyColumn::all(SQL, &plan, &table, first.key());
+    findings.extend(computed_columns(Keyed { dialect: SQL, plan: &plan, table: &table, key: &key }, rows));
     let graves = prepare_tombstones(connection, target, &plan, (&table, is_new), &key, findings).await?;
     refuse_errors(&operation, findings)?;
     let shown = shown(connection, &table.name).await?;

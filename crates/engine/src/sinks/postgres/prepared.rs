@@ -20,7 +20,7 @@ use crate::owner::Owner;
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::filled::{self, Filled};
-use crate::sinks::sql::findings::refuse_errors;
+use crate::sinks::sql::findings::{computed_columns, refuse_errors};
 use crate::sinks::sql::keyed::{KeyColumn, Keyed};
 use crate::sinks::sql::session::Session;
 use crate::sinks::sql::tombstones::{self, Graves};
@@ -112,6 +112,7 @@ pub(super) async fn prepare(
         standings::refuse_outranking(session, &plan, &table.name).await?;
     }
     let key = KeyColumn::all(SQL, &plan, &table, first.key());
+    findings.extend(computed_columns(Keyed { dialect: SQL, plan: &plan, table: &table, key: &key }, rows));
     let graves = prepare_graves(session, target, &plan, schema, (&table, is_new), &key, findings).await?;
     refuse_errors(&operation, findings)?;
     let is_deleted = table.column(&plan.meta.is_deleted).map(|column| column.name.clone());

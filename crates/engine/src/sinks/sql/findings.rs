@@ -1,7 +1,10 @@
 //! What may be wrong with a target table, whatever the engine.
 
+use settle_core::batch::TableRows;
+
 use super::added;
 use super::dialect::Dialect;
+use super::keyed::Keyed;
 use super::outline::Outline;
 use super::session::{Outcome, contract};
 use crate::config::target::Deletes;
@@ -74,4 +77,32 @@ pub(crate) fn demanding_columns(
     } else {
         Finding::warning(what, "a record that does not carry them is refused; give them a default if that can happen")
     })
+}
+
+/// Columns that the records carry and the table computes: a table that mirrors the source's computes the
+/// same, and no other can be told from it.
+pub(crate) fn computed_columns(keyed: Keyed<'_, impl Outline>, rows: TableRows<'_>) -> Vec<Finding> {
+    let Keyed { dialect, plan, table, key } = keyed;
+    let names = table.columns().enumerate().filter(|(at, _)| table.is_generated(*at));
+    let mut computed: Vec<(&str, bool)> = names.map(|(_, name)| (name, false)).collect();
+    if computed.is_empty() {
+        return Vec::new();
+    }
+    for row in rows.rows().filter(|row| !row.is_delete()) {
+        for carried in row.change().columns().iter().filter(|carried| key.iter().all(|k| *k.source != *carried.name)) {
+            let Some(name) = plan.column(&carried.name, false) else { continue };
+            if let Some((_, is_sent)) = computed.iter_mut().find(|(column, _)| dialect.same(column, name)) {
+                *is_sent = true;
+            }
+        }
+    }
+    let sent = computed.into_iter().filter(|(_, is_sent)| *is_sent);
+    sent.map(|(name, _)| {
+        let what = format!(
+            "column \"{name}\" of table \"{}\" is computed by the database: what the source sends for it is not stored",
+            table.name()
+        );
+        Finding::warning(what, "exclude it ([tables.\"…\"] exclude), or make it an ordinary column")
+    })
+    .collect()
 }

@@ -31,7 +31,7 @@ use crate::contents::Fact;
 
 pub(super) const READ: &str = "read settle_meta";
 pub(super) const WRITE: &str = "write settle_meta";
-pub(super) const TABLE: &str = "settle_meta";
+pub(crate) const TABLE: &str = "settle_meta";
 
 /// The SQL that makes the table.
 pub(crate) fn create(dialect: Dialect) -> &'static str {

@@ -20,7 +20,7 @@ use super::dialect::{Dialect, Lock, Take};
 use super::session::{Cells, Outcome, Session, SqlValue, contract};
 use super::{holds, meta};
 
-pub(super) const TABLE: &str = "settle_positions";
+pub(crate) const TABLE: &str = "settle_positions";
 const READ: &str = "read settle_positions";
 const WRITE: &str = "write settle_positions";
 const APPLY: &str = "apply a batch";

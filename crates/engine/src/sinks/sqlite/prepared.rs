@@ -21,7 +21,7 @@ use crate::owner::Owner;
 use crate::sinks::plan::Plan;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::filled::{self, Filled};
-use crate::sinks::sql::findings::refuse_errors;
+use crate::sinks::sql::findings::{computed_columns, refuse_errors};
 use crate::sinks::sql::keyed::{KeyColumn, Keyed};
 use crate::sinks::sql::session::at_once;
 use crate::sinks::sql::tombstones::{self as lost, Graves};
@@ -97,6 +97,8 @@ pub(super) fn prepare(
         at_once(standings::refuse_outranking(&mut Attached(connection), &plan, &table.name))?;
     }
     let key = KeyColumn::all(Dialect::Sqlite, &plan, &table, first.key());
+    let keyed = Keyed { dialect: Dialect::Sqlite, plan: &plan, table: &table, key: &key };
+    findings.extend(computed_columns(keyed, rows));
     let graves = prepare_tombstones(connection, target, &plan, (&table, is_new), &key, findings)?;
     refuse_errors(&operation, findings)?;
     let is_deleted = table.column(&plan.meta.is_deleted).map(|column| column.name.clone());
