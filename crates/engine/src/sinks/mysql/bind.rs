@@ -17,6 +17,15 @@ pub(super) enum Misfit {
     NotFinite(&'static str),
     #[error("a year outside of 0 to 9999 has no place in a column of MySQL; make it a text")]
     Year,
+    #[error(
+        "a year that is neither 0 nor within 1901 to 2155 has no place in a column of the type YEAR; make it SMALLINT"
+    )]
+    ShortYear,
+    #[error(
+        "a text that is none of the labels of the column, letter for letter, has no place in it; add the label, or make the \
+         column a text"
+    )]
+    Label,
     #[error("a time beyond 838:59:59 has no place in a column of MySQL; make it a text")]
     Hours,
     #[error("the column is of a type that Settle does not write")]
@@ -54,6 +63,9 @@ pub(super) fn bound(json: &str, origin: Origin<'_>, storage: &Storage) -> Result
     Ok(match value::decode(json, origin, &storage.kind)? {
         Value::Null => Bound::NULL,
         Value::Bool(flag) => Bound::Int(i64::from(flag)),
+        Value::Int(number) if storage.family == Family::Year && !matches!(number, 0 | 1901..=2155) => {
+            return Err(Misfit::ShortYear);
+        }
         Value::Int(number) => match i64::try_from(number) {
             Ok(number) => Bound::Int(number),
             Err(_) => Bound::UInt(u64::try_from(number).map_err(|_| ValueError::Range(storage.kind.to_string()))?),
@@ -68,6 +80,9 @@ pub(super) fn bound(json: &str, origin: Origin<'_>, storage: &Storage) -> Result
         Value::Text(text) => {
             if storage.family == Family::Document && !document::is_kept(&text) {
                 return Err(Misfit::Document);
+            }
+            if storage.labels.as_ref().is_some_and(|labels| !labels.take(&text)) {
+                return Err(Misfit::Label);
             }
             Bound::Bytes(text.into_owned().into_bytes())
         }

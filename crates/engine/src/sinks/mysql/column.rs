@@ -9,6 +9,8 @@
 use settle_core::schema::{Inferred, SourceType};
 use settle_core::value::Kind;
 
+use super::labels::Labels;
+
 /// What a column takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Storage {
@@ -16,12 +18,16 @@ pub(super) struct Storage {
     pub(super) kind: Kind,
     /// The family of types that it is of.
     pub(super) family: Family,
+    /// Those of an ENUM or SET.
+    pub(super) labels: Option<Labels>,
 }
 
 /// Types that are bound and compared alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     Integer,
+    /// YEAR, which takes 70 for 1970.
+    Year,
     /// Digits in a decimal.
     Decimal,
     Float,
@@ -59,7 +65,7 @@ impl Storage {
             "mediumint" => integer(24),
             "int" => integer(32),
             "bigint" => integer(64),
-            "year" => (Kind::Int { bits: 16, signed: true }, Family::Integer),
+            "year" => (Kind::Int { bits: 16, signed: true }, Family::Year),
             "decimal" => {
                 let precision = word.first.unwrap_or(10);
                 let scale = word.second.and_then(|n| i32::try_from(n).ok()).unwrap_or(0);
@@ -84,13 +90,20 @@ impl Storage {
             "inet4" | "inet6" => (Kind::Text, Family::OtherText),
             _ => (Kind::Text, Family::Unknown),
         };
-        Self { kind, family }
+        let labels = (family == Family::Label).then(|| Labels::of(column_type));
+        Self { kind, family, labels }
+    }
+
+    /// True where it takes the same kind of values. Which labels an ENUM has is its own.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.family == other.family
     }
 
     /// True where a value of a key reads back as it was bound: then rows are looked up many at once.
     pub(super) fn reads_back(&self) -> bool {
         match self.family {
             Family::Integer
+            | Family::Year
             | Family::Decimal
             | Family::Text
             | Family::Bytes

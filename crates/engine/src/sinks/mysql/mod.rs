@@ -18,6 +18,7 @@ mod ddl;
 mod document;
 mod failure;
 mod ident;
+mod labels;
 mod moved;
 mod prepared;
 mod privileges;

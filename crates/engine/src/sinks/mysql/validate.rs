@@ -224,7 +224,7 @@ pub(super) fn tombstone_table(
     let alike = |column: &&Column| {
         table
             .column(&column.name)
-            .is_some_and(|known| known.storage == column.storage && known.collation == column.collation)
+            .is_some_and(|known| known.storage.is_alike(&column.storage) && known.collation == column.collation)
     };
     let has = |name: &str| table.column(name).is_some();
     let complete = key.iter().all(alike) && has(&plan.version_hi()) && has(&plan.version_lo());
