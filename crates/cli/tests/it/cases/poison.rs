@@ -181,8 +181,7 @@ pub fn unknown_label(case: &Case, sink: Sink) -> Outcome {
         Sink::ClickHouse => {
             "column `e` (Enum8('public' = 1, 'restricted' = 2)): a label that the enum does not have".to_owned()
         }
-        // The server's own words.
-        Sink::MySql => "none of the labels of the column".to_owned(),
+        Sink::MySql => "column \"e\": a text that is none of the labels of the column".to_owned(),
         _ => sink.shown("e"),
     };
     let words = words.as_str();
