@@ -11,21 +11,6 @@ use crate::log::{Log, batch};
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Two rows that come and go, and one that stays.
-fn log() -> Log {
-    Log::from(
-        "t",
-        &[
-            ("c", 10, json!({"id": 1, "v": "a"})),
-            ("d", 20, json!({"id": 1})),
-            ("c", 30, json!({"id": 2, "v": "b"})),
-            ("d", 40, json!({"id": 2})),
-            ("c", 50, json!({"id": 3, "v": "c"})),
-            ("u", 60, json!({"id": 3, "v": "d"})),
-        ],
-    )
-}
-
 fn keeping() -> Target {
     with_columns("t", &[("id", "BIGINT"), ("v", "TEXT")])
 }
@@ -53,7 +38,7 @@ async fn is_indexed(database: &Database) -> bool {
 
 #[tokio::test]
 async fn an_old_tombstone_is_purged_and_a_young_one_goes_on_to_refuse_what_is_older() {
-    let (log, database) = (log(), Database::new().await);
+    let (log, database) = (Log::of_deletes(), Database::new().await);
     apply_all(&database, &purging(), &log.records[..4], 4).await;
     assert_eq!(buried(&database).await, "1,2");
     age(&database, 1, 46).await;
@@ -67,7 +52,7 @@ async fn an_old_tombstone_is_purged_and_a_young_one_goes_on_to_refuse_what_is_ol
 
 #[tokio::test]
 async fn nothing_is_purged_by_default() {
-    let (log, database) = (log(), Database::new().await);
+    let (log, database) = (Log::of_deletes(), Database::new().await);
     apply_all(&database, &keeping(), &log.records[..4], 4).await;
     age(&database, 1, 20_000).await;
     apply_all(&database, &keeping(), &log.records[4..], 1).await;
@@ -77,7 +62,7 @@ async fn nothing_is_purged_by_default() {
 
 #[tokio::test]
 async fn a_tombstone_of_a_row_that_is_deleted_again_is_young() {
-    let (log, database) = (log(), Database::new().await);
+    let (log, database) = (Log::of_deletes(), Database::new().await);
     apply_all(&database, &purging(), &log.records[..2], 2).await;
     age(&database, 1, 46).await;
     apply_all(&database, &keeping(), &Log::from("t", &[("d", 90, json!({"id": 1}))]).records, 1).await;
@@ -87,7 +72,7 @@ async fn a_tombstone_of_a_row_that_is_deleted_again_is_young() {
 
 #[tokio::test]
 async fn tombstones_of_before_are_dated_when_they_are_first_looked_at() {
-    let (log, database) = (log(), Database::new().await);
+    let (log, database) = (Log::of_deletes(), Database::new().await);
     apply_all(&database, &keeping(), &log.records[..4], 4).await;
     database.run("ALTER TABLE t__tombstones DROP COLUMN _written_ms").await;
     apply_all(&database, &purging(), &log.records[4..5], 1).await;
@@ -99,7 +84,7 @@ async fn tombstones_of_before_are_dated_when_they_are_first_looked_at() {
 
 #[tokio::test]
 async fn more_than_a_piece_goes_with_the_batches_that_follow() {
-    let (log, database) = (log(), Database::new().await);
+    let (log, database) = (Log::of_deletes(), Database::new().await);
     apply_all(&database, &purging(), &log.records[..2], 2).await;
     let rows: Vec<String> = (100..7_100).map(|id| format!("({id}, 1, 1, 1)")).collect();
     database.run(&format!("INSERT INTO t__tombstones VALUES {}", rows.join(", "))).await;
@@ -112,7 +97,7 @@ async fn more_than_a_piece_goes_with_the_batches_that_follow() {
 
 #[tokio::test]
 async fn a_table_made_by_hand_needs_the_column_only_to_be_purged() {
-    let (log, database) = (log(), Database::new().await);
+    let (log, database) = (Log::of_deletes(), Database::new().await);
     apply_all(&database, &keeping(), &log.records[..2], 1).await;
     database.run("ALTER TABLE t__tombstones DROP COLUMN _written_ms").await;
     let by_hand = |target| Target { create: false, ..target };
@@ -136,7 +121,7 @@ async fn a_table_made_by_hand_needs_the_column_only_to_be_purged() {
 
 #[tokio::test]
 async fn the_ddl_has_the_column_and_the_index() {
-    let (log, database) = (log(), Database::new().await);
+    let (log, database) = (Log::of_deletes(), Database::new().await);
     database.make(&purging(), &log.records).await;
     assert!(is_indexed(&database).await);
     apply_all(&database, &purging(), &log.records, 6).await;

@@ -12,21 +12,6 @@ use crate::log::{Log, batch};
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Two rows that come and go, and one that stays.
-fn log() -> Log {
-    Log::from(
-        "t",
-        &[
-            ("c", 10, json!({"id": 1, "v": "a"})),
-            ("d", 20, json!({"id": 1})),
-            ("c", 30, json!({"id": 2, "v": "b"})),
-            ("d", 40, json!({"id": 2})),
-            ("c", 50, json!({"id": 3, "v": "c"})),
-            ("u", 60, json!({"id": 3, "v": "d"})),
-        ],
-    )
-}
-
 fn keeping() -> Target {
     declared("t", &[("id", "bigint"), ("v", "text")])
 }
@@ -47,7 +32,7 @@ fn buried(database: &Database) -> Vec<String> {
 
 #[test]
 fn an_old_tombstone_is_purged_and_a_young_one_goes_on_to_refuse_what_is_older() {
-    let (log, database) = (log(), Database::new());
+    let (log, database) = (Log::of_deletes(), Database::new());
     database.apply_all(&purging(), &log.records[..4], 4);
     assert_eq!(buried(&database), ["1", "2"]);
     age(&database, 1, 46);
@@ -62,7 +47,7 @@ fn an_old_tombstone_is_purged_and_a_young_one_goes_on_to_refuse_what_is_older() 
 
 #[test]
 fn nothing_is_purged_by_default() {
-    let (log, database) = (log(), Database::new());
+    let (log, database) = (Log::of_deletes(), Database::new());
     database.apply_all(&keeping(), &log.records[..4], 4);
     age(&database, 1, 40_000);
     database.apply_all(&keeping(), &log.records[4..], 1);
@@ -71,7 +56,7 @@ fn nothing_is_purged_by_default() {
 
 #[test]
 fn a_tombstone_of_a_row_that_is_deleted_again_is_young() {
-    let (log, database) = (log(), Database::new());
+    let (log, database) = (Log::of_deletes(), Database::new());
     database.apply_all(&purging(), &log.records[..2], 2);
     age(&database, 1, 46);
     let again = Log::from("t", &[("d", 90, json!({"id": 1}))]);
@@ -82,7 +67,7 @@ fn a_tombstone_of_a_row_that_is_deleted_again_is_young() {
 
 #[test]
 fn tombstones_of_before_are_dated_when_they_are_first_looked_at() {
-    let (log, database) = (log(), Database::new());
+    let (log, database) = (Log::of_deletes(), Database::new());
     database.apply_all(&keeping(), &log.records[..4], 4);
     database.run("ALTER TABLE t__tombstones DROP COLUMN _written_ms");
     database.apply_all(&purging(), &log.records[4..5], 1);
@@ -95,7 +80,7 @@ fn tombstones_of_before_are_dated_when_they_are_first_looked_at() {
 
 #[test]
 fn more_than_a_piece_goes_with_the_batches_that_follow() {
-    let (log, database) = (log(), Database::new());
+    let (log, database) = (Log::of_deletes(), Database::new());
     database.apply_all(&purging(), &log.records[..2], 2);
     database.run(
         "INSERT INTO t__tombstones (id, _version_hi, _version_lo, _written_ms) SELECT n, 1, 1, 1 FROM \
@@ -110,7 +95,7 @@ fn more_than_a_piece_goes_with_the_batches_that_follow() {
 
 #[test]
 fn one_that_another_writes_is_passed_by() {
-    let (log, database) = (log(), Database::new());
+    let (log, database) = (Log::of_deletes(), Database::new());
     database.apply_all(&purging(), &log.records[..4], 4);
     age(&database, 1, 46);
     age(&database, 2, 46);
@@ -122,7 +107,7 @@ fn one_that_another_writes_is_passed_by() {
 
 #[test]
 fn a_table_made_by_hand_needs_the_column_only_to_be_purged() {
-    let (log, database) = (log(), Database::new());
+    let (log, database) = (Log::of_deletes(), Database::new());
     database.run(&format!(
         "CREATE TABLE t (id bigint PRIMARY KEY, v text, {META}); CREATE TABLE t__tombstones (id bigint PRIMARY KEY, \
          _version_hi bigint NOT NULL, _version_lo bigint NOT NULL)"
@@ -149,7 +134,7 @@ fn a_table_made_by_hand_needs_the_column_only_to_be_purged() {
 
 #[test]
 fn the_ddl_has_the_column_and_the_index() {
-    let (log, database) = (log(), Database::new());
+    let (log, database) = (Log::of_deletes(), Database::new());
     let all = batch(&log.records);
     let ddl =
         |target: &Target| postgres::create_table_ddl(target, &database.schema, all.tables().next().unwrap()).unwrap();

@@ -45,6 +45,21 @@ impl Log {
         log
     }
 
+    /// Two rows that come and go, and one that stays.
+    pub fn of_deletes() -> Self {
+        Self::from(
+            "t",
+            &[
+                ("c", 10, json!({"id": 1, "v": "a"})),
+                ("d", 20, json!({"id": 1})),
+                ("c", 30, json!({"id": 2, "v": "b"})),
+                ("d", 40, json!({"id": 2})),
+                ("c", 50, json!({"id": 3, "v": "c"})),
+                ("u", 60, json!({"id": 3, "v": "d"})),
+            ],
+        )
+    }
+
     /// Adds a row event whose transaction is its own.
     pub fn add(&mut self, partition: i32, op: &str, lsn: u64, row: &Value, headers: &[(&str, Value)]) {
         let key: Vec<(String, Value)> = self.key.iter().map(|name| (name.clone(), row[name].clone())).collect();

@@ -12,21 +12,6 @@ use crate::log::{Log, batch};
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Two rows that come and go, and one that stays.
-fn log() -> Log {
-    Log::from(
-        "t",
-        &[
-            ("c", 10, json!({"id": 1, "v": "a"})),
-            ("d", 20, json!({"id": 1})),
-            ("c", 30, json!({"id": 2, "v": "b"})),
-            ("d", 40, json!({"id": 2})),
-            ("c", 50, json!({"id": 3, "v": "c"})),
-            ("u", 60, json!({"id": 3, "v": "d"})),
-        ],
-    )
-}
-
 fn purging() -> Target {
     Target { tombstone_retention: Some(Duration::from_secs(45 * 86_400)), ..target() }
 }
@@ -48,7 +33,7 @@ fn indexes(database: &Database) -> i64 {
 
 #[test]
 fn an_old_tombstone_is_purged_and_a_young_one_goes_on_to_refuse_what_is_older() {
-    let (log, database) = (log(), Database::new());
+    let (log, database) = (Log::of_deletes(), Database::new());
     apply_all(&database, &purging(), &log.records[..4], 4);
     assert_eq!(buried(&database), "1,2");
     age(&database, 1, 46);
@@ -61,7 +46,7 @@ fn an_old_tombstone_is_purged_and_a_young_one_goes_on_to_refuse_what_is_older() 
 
 #[test]
 fn nothing_is_purged_by_default() {
-    let (log, database) = (log(), Database::new());
+    let (log, database) = (Log::of_deletes(), Database::new());
     apply_all(&database, &target(), &log.records[..4], 4);
     age(&database, 1, 20_000);
     apply_all(&database, &target(), &log.records[4..], 1);
@@ -70,7 +55,7 @@ fn nothing_is_purged_by_default() {
 
 #[test]
 fn a_tombstone_of_a_row_that_is_deleted_again_is_young() {
-    let (log, database) = (log(), Database::new());
+    let (log, database) = (Log::of_deletes(), Database::new());
     apply_all(&database, &purging(), &log.records[..2], 2);
     age(&database, 1, 46);
     apply_all(&database, &target(), &Log::from("t", &[("d", 90, json!({"id": 1}))]).records, 1);
@@ -80,7 +65,7 @@ fn a_tombstone_of_a_row_that_is_deleted_again_is_young() {
 
 #[test]
 fn tombstones_of_before_are_dated_when_they_are_first_looked_at() {
-    let (log, database) = (log(), Database::new());
+    let (log, database) = (Log::of_deletes(), Database::new());
     apply_all(&database, &target(), &log.records[..4], 4);
     database.run("ALTER TABLE t__tombstones DROP COLUMN _written_ms");
     apply_all(&database, &target(), &log.records[1..2], 1);
@@ -95,7 +80,7 @@ fn tombstones_of_before_are_dated_when_they_are_first_looked_at() {
 
 #[test]
 fn more_than_a_piece_goes_with_the_batches_that_follow() {
-    let (log, database) = (log(), Database::new());
+    let (log, database) = (Log::of_deletes(), Database::new());
     apply_all(&database, &purging(), &log.records[..2], 2);
     database.run(
         "WITH RECURSIVE n (i) AS (SELECT 100 UNION ALL SELECT i + 1 FROM n WHERE i < 7099) INSERT INTO t__tombstones \
@@ -110,7 +95,7 @@ fn more_than_a_piece_goes_with_the_batches_that_follow() {
 
 #[test]
 fn a_table_made_by_hand_needs_the_column_only_to_be_purged() {
-    let (log, database) = (log(), Database::new());
+    let (log, database) = (Log::of_deletes(), Database::new());
     apply_all(&database, &target(), &log.records[..2], 1);
     database.run("ALTER TABLE t__tombstones DROP COLUMN _written_ms");
     let by_hand = |target| Target { create: false, ..target };
@@ -133,7 +118,7 @@ fn a_table_made_by_hand_needs_the_column_only_to_be_purged() {
 
 #[test]
 fn the_ddl_has_the_column_and_the_index() {
-    let (log, database) = (log(), Database::new());
+    let (log, database) = (Log::of_deletes(), Database::new());
     let all = batch(&log.records);
     let statements = sqlite::create_table_ddl(&purging(), all.tables().next().unwrap()).unwrap();
     statements.iter().for_each(|sql| database.run(sql));
