@@ -34,12 +34,9 @@ use crate::sinks::sql::keyed::{KeyColumn, Keyed};
 use crate::sinks::sql::positions::Fence;
 use crate::sinks::sql::sweeps::Emptied;
 use crate::sinks::sql::tombstones::create_index;
-use crate::sinks::sql::{claims, meta, places, positions, standings};
+use crate::sinks::sql::{claims, meta, own, places, standings};
 
 const SQL: Dialect = Dialect::MySql;
-
-/// What Settle keeps of its own.
-const OWN: [&str; 2] = [meta::TABLE, positions::TABLE];
 
 /// What a run over topics like `sample` would find in the destination.
 pub async fn check(config: &MySqlConfig, target: &Target, sample: &Sample) -> Vec<Finding> {
@@ -69,7 +66,7 @@ pub async fn places(config: &MySqlConfig, target: &Target, parts: &[PlacedPartit
 }
 
 async fn has_own(connection: &mut Connection) -> Outcome<bool> {
-    for table in OWN {
+    for table in own::TABLES {
         if describe(connection, table).await?.is_none() {
             return Ok(false);
         }
@@ -86,7 +83,7 @@ async fn look(config: &MySqlConfig, target: &Target, sample: &Sample, findings: 
     }
     let mut connection = Connection::open(config).await?;
     let operation = format!("look at {}", config.address);
-    let mut needs = Needs { tables: OWN.map(str::to_owned).to_vec(), ..Needs::default() };
+    let mut needs = Needs { tables: own::TABLES.map(str::to_owned).to_vec(), ..Needs::default() };
     let has_own = has_own(&mut connection).await?;
     if !has_own {
         findings.push(Finding::note("settle_meta and settle_positions do not exist yet; a run makes them"));
@@ -270,7 +267,7 @@ impl Look<'_> {
 
 /// The SQL that a run would make its own tables with.
 pub fn own_tables_ddl() -> Vec<String> {
-    [meta::create, positions::create].map(|create| create(SQL).to_owned()).to_vec()
+    own::create(SQL, |table| SQL.quoted(table)).to_vec()
 }
 
 /// The SQL that a run would make the tables of these rows with: the table, and the one for the versions

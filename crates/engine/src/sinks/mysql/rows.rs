@@ -4,7 +4,6 @@
 //! them is asked first, then deletes go, then upserts by the columns that they carry. Elsewhere, and
 //! where values were not sent, one row is written after the other, in the order of the log.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::sinks::sql::sweeps::Emptied;
@@ -22,8 +21,9 @@ use super::connection::{Connection, Done, Refused};
 use super::failure::{Outcome, TOO_LARGE, contract};
 use super::ident::ident;
 use super::moved::Moved;
+use super::pieces::size;
 use super::prepared::Prepared;
-use super::shape::{Many, Mark, Shape};
+use super::shape::{Mark, Shape};
 use crate::config::target::Deletes;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::keyed::KeyColumn;
@@ -32,13 +32,11 @@ use crate::sinks::unsent;
 const SQL: Dialect = Dialect::MySql;
 
 /// Rows that one statement writes, or looks for.
-const ROWS: usize = 512;
+pub(super) const ROWS: usize = 512;
 /// Values that a prepared statement has room for.
-const VALUES: usize = 65_535;
-/// Bytes that one statement carries, unless a single row has more.
-const BYTES: usize = 4 << 20;
+pub(super) const VALUES: usize = 65_535;
 /// What the server's limit has room for beside the values.
-const HEADROOM: usize = 64 << 10;
+pub(super) const HEADROOM: usize = 64 << 10;
 
 /// A row of the batch, with what was found out about it before the transaction.
 pub(super) struct Laid<'b> {
@@ -49,29 +47,22 @@ pub(super) struct Laid<'b> {
 }
 
 /// A row that is to be written.
-struct Item<'l, 'b> {
+pub(super) struct Item<'l, 'b> {
     laid: &'l Laid<'b>,
-    key: Vec<Bound>,
-    ident: Vec<u8>,
+    pub(super) key: Vec<Bound>,
+    pub(super) ident: Vec<u8>,
     /// The version of its tombstone.
-    grave: Option<Version>,
+    pub(super) grave: Option<Version>,
 }
 
 impl<'b> Item<'_, 'b> {
-    fn change(&self) -> &'b Change {
+    pub(super) fn change(&self) -> &'b Change {
         self.laid.row.change()
     }
 
     fn version(&self) -> Version {
         self.laid.row.version()
     }
-}
-
-/// What a row that is there says of itself.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stored {
-    pub(super) version: Version,
-    pub(super) is_deleted: bool,
 }
 
 /// Writes the rows of one table.
@@ -207,50 +198,6 @@ impl Writer<'_> {
             }
         }
         Ok(dead.len() as u64)
-    }
-
-    /// Runs an upsert of many rows in pieces; says how many rows it changed.
-    async fn chunks(
-        &mut self,
-        statement: &Many,
-        items: &[Item<'_, '_>],
-        bind: impl Fn(&Self, &Item<'_, '_>, &mut Vec<Bound>) -> Outcome<()>,
-    ) -> Outcome<u64> {
-        let room = self.connection.server.max_packet.saturating_sub(HEADROOM);
-        let most = ROWS.min(VALUES / statement.width).max(1);
-        let mut changed = 0;
-        let mut rest = items;
-        while !rest.is_empty() {
-            let mut values: Vec<Bound> = Vec::new();
-            let (mut rows, mut bytes) = (0, 0);
-            let wanted = largest_power(rest.len().min(most));
-            for item in &rest[..wanted] {
-                let from = values.len();
-                bind(self, item, &mut values)?;
-                let size: usize = values[from..].iter().map(size).sum();
-                if size > room {
-                    let context = format!("record {}: {TOO_LARGE}", item.change().place());
-                    let error = SinkError::new(FailureKind::Row, self.prepared.operation(), context);
-                    return Err(error.at(item.change().place()));
-                }
-                if rows > 0 && bytes + size > BYTES.min(room) {
-                    values.truncate(from);
-                    break;
-                }
-                bytes += size;
-                rows += 1;
-            }
-            // Few texts of statements: they are prepared once.
-            let whole = largest_power(rows);
-            values.truncate(whole * statement.width);
-            let (now, later) = rest.split_at(whole);
-            let operation = self.prepared.operation();
-            let ran = self.connection.run(&operation, &statement.of(whole), values).await;
-            let done = ran.map_err(|refused| at_fault(refused, now.iter().map(Item::change)))?;
-            changed += counted(&done, whole as u64, &operation)?;
-            rest = later;
-        }
-        Ok(changed)
     }
 
     /// Writes one row; true if it was applied.
@@ -396,86 +343,6 @@ impl Writer<'_> {
         let context = unsent::nothing_stored(item.change(), &SQL.list(missing), item.laid.row.kept());
         contract(self.prepared.operation(), context)
     }
-
-    fn looking(&self) -> String {
-        format!("look up rows of \"{}\"", self.prepared.table.name)
-    }
-
-    /// The version under a key.
-    pub(super) async fn stored(&mut self, key: &[Bound]) -> Outcome<Option<Stored>> {
-        let (operation, sql) = (self.looking(), self.prepared.statements.find_rows.of(1));
-        let rows = self.connection.rows(&operation, &sql, key.to_vec()).await?;
-        rows.into_iter().next().map(|row| stored(&operation, &row[key.len()..])).transpose()
-    }
-
-    async fn grave(&mut self, key: &[Bound]) -> Outcome<Option<Version>> {
-        if !self.prepared.has_tombstones {
-            return Ok(None);
-        }
-        let (operation, sql) = (self.looking(), self.prepared.statements.find_tombstones.of(1));
-        let rows = self.connection.rows(&operation, &sql, key.to_vec()).await?;
-        rows.into_iter().next().map(|row| version(&operation, &row[key.len()..])).transpose()
-    }
-
-    async fn stored_of(&mut self, items: &[Item<'_, '_>]) -> Outcome<HashMap<Vec<u8>, Stored>> {
-        let mut found = HashMap::new();
-        if !self.prepared.many {
-            for item in items {
-                found.extend(self.stored(&item.key).await?.map(|stored| (item.ident.clone(), stored)));
-            }
-            return Ok(found);
-        }
-        let (operation, width) = (self.looking(), self.prepared.key.len());
-        for items in items.chunks(ROWS.min(VALUES / width)) {
-            let sql = self.prepared.statements.find_rows.of(items.len());
-            let keys = items.iter().flat_map(|item| item.key.iter().cloned()).collect();
-            for row in self.connection.rows(&operation, &sql, keys).await? {
-                let ident = ident(&row[..width]);
-                self.known(items, &ident)?;
-                found.insert(ident, stored(&operation, &row[width..])?);
-            }
-        }
-        Ok(found)
-    }
-
-    async fn graves(&mut self, items: &[Item<'_, '_>]) -> Outcome<HashMap<Vec<u8>, Version>> {
-        let mut found = HashMap::new();
-        let (operation, width) = (self.looking(), self.prepared.key.len());
-        for items in items.chunks(ROWS.min(VALUES / width)) {
-            let sql = self.prepared.statements.find_tombstones.of(items.len());
-            let keys = items.iter().flat_map(|item| item.key.iter().cloned()).collect();
-            for row in self.connection.rows(&operation, &sql, keys).await? {
-                let ident = ident(&row[..width]);
-                self.known(items, &ident)?;
-                found.insert(ident, version(&operation, &row[width..])?);
-            }
-        }
-        Ok(found)
-    }
-
-    /// A key that reads back otherwise than it was asked for would be taken for one that is not there.
-    fn known(&self, items: &[Item<'_, '_>], ident: &[u8]) -> Outcome<()> {
-        // Sorted by it.
-        match items.binary_search_by(|item| item.ident.as_slice().cmp(ident)) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(contract(
-                self.looking(),
-                "the table holds a key in another spelling than the source's; bring its rows to that spelling",
-            )),
-        }
-    }
-
-    /// Forgets the tombstones of rows that are there again.
-    async fn drop_graves(&mut self, items: &[Item<'_, '_>]) -> Outcome<()> {
-        let prepared = &*self.prepared;
-        let graves: Vec<&Item<'_, '_>> = items.iter().filter(|item| item.grave.is_some()).collect();
-        let drop = &prepared.statements.drop_tombstones;
-        for items in graves.chunks(ROWS.min(VALUES / drop.width)) {
-            let keys = items.iter().flat_map(|item| item.key.iter().cloned()).collect();
-            self.connection.run(&prepared.operation(), &drop.of(items.len()), keys).await?;
-        }
-        Ok(())
-    }
 }
 
 /// What a delete leaves, and what it removes.
@@ -483,56 +350,6 @@ impl Writer<'_> {
 enum Buried {
     Grave,
     Row,
-}
-
-/// The greatest power of two up to a number above 0.
-fn largest_power(number: usize) -> usize {
-    1 << number.max(1).ilog2()
-}
-
-/// How many rows an upsert of several changed. A row that is as new as the one to be written stays as it
-/// is: of one row the server counts 1 where it was inserted, 2 where it was changed, 0 where it stayed;
-/// of several it says besides how many of those that were there were changed.
-fn counted(done: &Done, rows: u64, operation: &str) -> Outcome<u64> {
-    if rows == 1 {
-        return Ok(done.affected.min(1));
-    }
-    // `Records: 3  Duplicates: 2  Warnings: 0`, in the language of the server.
-    let numbers: Vec<u64> =
-        done.info.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect();
-    let changed = match numbers[..] {
-        [records, changed, _] if records == rows => done.affected.checked_sub(changed).filter(|sum| *sum >= changed),
-        _ => None,
-    };
-    changed.filter(|changed| *changed <= rows).ok_or_else(|| {
-        contract(
-            operation,
-            "the server, or a proxy before it, does not say how many rows of an INSERT were there already; connect to the \
-             server itself",
-        )
-    })
-}
-
-/// About how many bytes a value is on its way.
-fn size(value: &Bound) -> usize {
-    match value {
-        Bound::Bytes(bytes) => bytes.len() + 9,
-        _ => 13,
-    }
-}
-
-pub(super) fn stored(operation: &str, row: &[Bound]) -> Outcome<Stored> {
-    let is_deleted = matches!(row.get(2), Some(Bound::Int(flag)) if *flag != 0);
-    Ok(Stored { version: version(operation, row)?, is_deleted })
-}
-
-pub(super) fn version(operation: &str, row: &[Bound]) -> Outcome<Version> {
-    let half = |at: usize| match row.get(at) {
-        Some(Bound::Int(half)) => Ok(half.cast_unsigned()),
-        Some(Bound::UInt(half)) => Ok(*half),
-        _ => Err(contract(operation, "a version is no number")),
-    };
-    Ok(Version::from_halves(half(0)?, half(1)?))
 }
 
 fn halves(version: Version) -> [Bound; 2] {
@@ -551,7 +368,7 @@ fn tail(change: &Change) -> [Bound; 4] {
 }
 
 /// A row that the server refused is found by its record, where that is known.
-fn at_fault<'c>(refused: Refused, changes: impl ExactSizeIterator<Item = &'c Change>) -> SinkError {
+pub(super) fn at_fault<'c>(refused: Refused, changes: impl ExactSizeIterator<Item = &'c Change>) -> SinkError {
     let Refused { mut error, row } = refused;
     if let FailureKind::Row | FailureKind::Constraint = error.kind {
         let only = (changes.len() == 1).then_some(1);
@@ -562,33 +379,4 @@ fn at_fault<'c>(refused: Refused, changes: impl ExactSizeIterator<Item = &'c Cha
         }
     }
     error
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_that_stayed_are_told_from_those_that_changed() {
-        let counted = |affected, info: &str, rows| counted(&Done { affected, info: info.into() }, rows, "write").ok();
-        for (affected, wanted) in [(0, 0), (1, 1), (2, 1)] {
-            assert_eq!(counted(affected, "", 1), Some(wanted));
-        }
-        // Two inserted, two changed, one that stayed.
-        assert_eq!(counted(6, "Records: 5  Duplicates: 2  Warnings: 0", 5), Some(4));
-        assert_eq!(counted(6, "Datensätze: 5  Duplikate: 2  Warnungen: 0", 5), Some(4));
-        for (affected, info, rows) in [
-            (6, "", 5),
-            (6, "Records: 4  Duplicates: 2  Warnings: 0", 5),
-            (1, "Records: 5  Duplicates: 2  Warnings: 0", 5),
-            (9, "Records: 5  Duplicates: 2  Warnings: 0", 5),
-        ] {
-            assert_eq!(counted(affected, info, rows), None, "{info}");
-        }
-    }
-
-    #[test]
-    fn statements_have_few_lengths() {
-        assert_eq!([1, 2, 3, 511, 512].map(largest_power), [1, 2, 2, 256, 512]);
-    }
 }

@@ -23,7 +23,7 @@ use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::positions::Fence;
 use crate::sinks::sql::session::Session;
 use crate::sinks::sql::tombstones::Purges;
-use crate::sinks::sql::{filled, meta, places, positions, standings, sweeps};
+use crate::sinks::sql::{filled, meta, own, places, standings, sweeps};
 
 /// After such a rest a server, or what lies before it, may have closed the connection.
 const RESTED: Duration = Duration::from_secs(20);
@@ -234,8 +234,8 @@ pub(super) async fn make_own(connection: &mut Connection) -> Result<(), SinkErro
     let sql = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() \
                AND TABLE_NAME IN ('settle_meta', 'settle_positions')";
     if connection.query("look for settle_meta", sql, &[]).await?.len() < 2 {
-        for create in [meta::create, positions::create] {
-            connection.execute_text("create settle_meta and settle_positions", create(Dialect::MySql)).await?;
+        for sql in own::create(Dialect::MySql, |table| Dialect::MySql.quoted(table)) {
+            connection.execute_text("create settle_meta and settle_positions", &sql).await?;
         }
     }
     filled::refuse_lost_meta(connection).await?;

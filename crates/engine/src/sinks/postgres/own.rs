@@ -7,18 +7,15 @@ use super::connection::{Connection, literal};
 use super::ddl::within;
 use super::failure::{Outcome, contract};
 use crate::sinks::sql::dialect::Dialect;
-use crate::sinks::sql::{meta, positions};
+use crate::sinks::sql::own;
+
+pub(super) use crate::sinks::sql::own::TABLES;
 
 const SQL: Dialect = Dialect::Postgres;
 
-/// The tables.
-pub(super) const TABLES: [&str; 2] = ["settle_meta", "settle_positions"];
-
 /// The SQL that makes them in a schema.
 pub(super) fn create(schema: &str) -> [String; 2] {
-    let [meta, positions] = TABLES;
-    [(meta, meta::create(SQL)), (positions, positions::create(SQL))]
-        .map(|(table, sql)| sql.replacen(&SQL.quoted(table), &within(schema, table), 1))
+    own::create(SQL, |table| within(schema, table))
 }
 
 /// Which of these tables are in the schema; an error where there is no such schema.

@@ -10,6 +10,7 @@
 //! | `group` | group, topic, topic id, partition | | | |
 //! | `filled` | target table, topic id, partition, source table | | least offset of a row, 0 | |
 //! | `held` | topic id, partition, key | | offsets of dead letters | |
+//! | `tombstones` | target table that has a table of them | | | |
 //! | `swept` | topic id, topic, source table | upper half of the version | version of the snapshot | partitions, and how far they were read |
 //! | `sweep-gap`, `sweep-last` | topic id, topic, source table | upper half of the version | version of the snapshot | |
 //!
@@ -33,11 +34,11 @@ pub(super) const READ: &str = "read settle_meta";
 pub(super) const WRITE: &str = "write settle_meta";
 pub(crate) const TABLE: &str = "settle_meta";
 
-/// The SQL that makes the table.
-pub(crate) fn create(dialect: Dialect) -> &'static str {
-    match dialect {
+/// The SQL that makes the table. `table` is its name as SQL.
+pub(crate) fn create(dialect: Dialect, table: &str) -> String {
+    let rest = match dialect {
         Dialect::Sqlite => {
-            "CREATE TABLE IF NOT EXISTS settle_meta (
+            "(
   kind TEXT NOT NULL,
   subject TEXT NOT NULL DEFAULT '',
   at INTEGER NOT NULL DEFAULT 0,
@@ -48,7 +49,7 @@ pub(crate) fn create(dialect: Dialect) -> &'static str {
 ) STRICT, WITHOUT ROWID"
         }
         Dialect::Postgres => {
-            "CREATE TABLE IF NOT EXISTS \"settle_meta\" (
+            "(
   \"kind\" TEXT COLLATE \"C\" NOT NULL,
   \"subject_sha256\" TEXT COLLATE \"C\" NOT NULL,
   \"at\" BIGINT NOT NULL,
@@ -60,7 +61,7 @@ pub(crate) fn create(dialect: Dialect) -> &'static str {
 )"
         }
         Dialect::MySql => {
-            "CREATE TABLE IF NOT EXISTS `settle_meta` (
+            "(
   `kind` VARCHAR(32) NOT NULL,
   `subject_sha256` CHAR(64) NOT NULL,
   `at` BIGINT NOT NULL,
@@ -71,7 +72,8 @@ pub(crate) fn create(dialect: Dialect) -> &'static str {
   PRIMARY KEY (`kind`, `subject_sha256`, `at`)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
         }
-    }
+    };
+    format!("CREATE TABLE IF NOT EXISTS {table} {rest}")
 }
 
 /// A line of the table.

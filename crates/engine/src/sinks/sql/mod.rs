@@ -17,6 +17,7 @@ pub(crate) mod holds;
 pub(crate) mod keyed;
 pub(crate) mod meta;
 pub(crate) mod outline;
+pub(crate) mod own;
 pub(crate) mod places;
 pub(crate) mod positions;
 pub(crate) mod session;

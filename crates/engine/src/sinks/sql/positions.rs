@@ -30,11 +30,11 @@ const AT_ONCE: usize = 500;
 /// Characters of a group's name: four bytes each, with the rest of the key, fit an index of every engine.
 const LONGEST_GROUP: usize = 255;
 
-/// The SQL that makes the table.
-pub(crate) fn create(dialect: Dialect) -> &'static str {
-    match dialect {
+/// The SQL that makes the table. `table` is its name as SQL.
+pub(crate) fn create(dialect: Dialect, table: &str) -> String {
+    let rest = match dialect {
         Dialect::Sqlite => {
-            "CREATE TABLE IF NOT EXISTS settle_positions (
+            "(
   consumer_group TEXT NOT NULL,
   topic_id TEXT NOT NULL,
   partition INTEGER NOT NULL,
@@ -45,7 +45,7 @@ pub(crate) fn create(dialect: Dialect) -> &'static str {
 ) STRICT, WITHOUT ROWID"
         }
         Dialect::Postgres => {
-            "CREATE TABLE IF NOT EXISTS \"settle_positions\" (
+            "(
   \"consumer_group\" TEXT COLLATE \"C\" NOT NULL,
   \"topic_id\" TEXT COLLATE \"C\" NOT NULL,
   \"partition\" BIGINT NOT NULL,
@@ -56,7 +56,7 @@ pub(crate) fn create(dialect: Dialect) -> &'static str {
 )"
         }
         Dialect::MySql => {
-            "CREATE TABLE IF NOT EXISTS `settle_positions` (
+            "(
   `consumer_group` VARCHAR(255) NOT NULL,
   `topic_id` CHAR(36) NOT NULL,
   `partition` BIGINT NOT NULL,
@@ -66,7 +66,8 @@ pub(crate) fn create(dialect: Dialect) -> &'static str {
   PRIMARY KEY (`consumer_group`, `topic_id`, `partition`)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
         }
-    }
+    };
+    format!("CREATE TABLE IF NOT EXISTS {table} {rest}")
 }
 
 /// A generation that was raised, in a transaction that may not be committed yet.

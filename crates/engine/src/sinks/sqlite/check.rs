@@ -24,7 +24,7 @@ use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::positions::Fence;
 use crate::sinks::sql::session::at_once;
 use crate::sinks::sql::tombstones::{Purges, create_index};
-use crate::sinks::sql::{meta, places, positions};
+use crate::sinks::sql::{own, places};
 
 /// What a run over topics like `sample` would find in the destination. Everything that a run would do
 /// is done in a transaction, and rolled back: nothing changes, and a missing file is not made.
@@ -147,7 +147,7 @@ fn would_be_made(path: &Path) -> Outcome<()> {
 
 /// The SQL that a run would make its own tables with.
 pub fn own_tables_ddl() -> Vec<String> {
-    [meta::create, positions::create].map(|create| create(Dialect::Sqlite).to_owned()).to_vec()
+    own::create(Dialect::Sqlite, str::to_owned).to_vec()
 }
 
 /// The SQL that a run would make the tables of these rows with: the table, and the one for the

@@ -9,7 +9,7 @@ use crate::sinks::sql::positions;
 /// Makes the table, or the column that it lacks.
 pub(super) fn make(connection: &Connection) -> Outcome<()> {
     let operation = || "create settle_positions".to_owned();
-    connection.execute_batch(positions::create(Dialect::Sqlite)).during(operation)?;
+    connection.execute_batch(&positions::create(Dialect::Sqlite, positions::TABLE)).during(operation)?;
     let has_generation = connection
         .prepare_cached("SELECT 1 FROM pragma_table_info('settle_positions') WHERE name = 'generation'")
         .and_then(|mut select| select.exists([]))

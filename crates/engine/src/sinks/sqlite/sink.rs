@@ -164,7 +164,7 @@ impl Sqlite {
 /// Makes what Settle keeps of its own, where it is missing.
 pub(super) fn make_own(connection: &Connection) -> Result<(), SinkError> {
     at_once(filled::refuse_lost_meta(&mut Attached(connection)))?;
-    connection.execute_batch(meta::create(Dialect::Sqlite)).during(|| "create settle_meta".into())?;
+    connection.execute_batch(&meta::create(Dialect::Sqlite, meta::TABLE)).during(|| "create settle_meta".into())?;
     positions::make(connection)?;
     at_once(meta::open(&mut Attached(connection)))
 }
