@@ -78,18 +78,38 @@ impl Drop for Running {
 }
 
 /// Waits until `value` is as wanted; panics with the last one after a minute and a half.
-pub async fn until<T: std::fmt::Debug>(
+pub async fn until<T: std::fmt::Debug>(what: &str, value: impl AsyncFnMut() -> T, wanted: impl Fn(&T) -> bool) -> T {
+    wait(what, value, wanted, |_, _| false).await
+}
+
+/// The same for what takes as long as there is much of it: the minute and a half begins anew whenever the value
+/// changes.
+pub async fn until_worked_off<T: std::fmt::Debug + PartialEq>(
+    what: &str,
+    value: impl AsyncFnMut() -> T,
+    wanted: impl Fn(&T) -> bool,
+) -> T {
+    wait(what, value, wanted, |before, now| before != now).await
+}
+
+async fn wait<T: std::fmt::Debug>(
     what: &str,
     mut value: impl AsyncFnMut() -> T,
     wanted: impl Fn(&T) -> bool,
+    gets_on: impl Fn(&T, &T) -> bool,
 ) -> T {
-    let until = Instant::now() + LIMIT;
+    let mut until = Instant::now() + LIMIT;
+    let mut before = None;
     loop {
         let now = value().await;
         if wanted(&now) {
             return now;
         }
+        if before.is_some_and(|before| gets_on(&before, &now)) {
+            until = Instant::now() + LIMIT;
+        }
         assert!(Instant::now() < until, "{what}: not within {LIMIT:?}, last seen {now:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
+        before = Some(now);
     }
 }

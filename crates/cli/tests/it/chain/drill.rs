@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::connector::Connector;
 use super::contents::{Reading, differences, in_clickhouse, in_sqlite};
+use super::end::End;
 use super::history::Log;
 use super::leftovers::Leftovers;
 use super::pipeline::{Instance, IntoClickHouse, IntoSqlite, TABLES};
@@ -88,9 +89,9 @@ async fn drill(source: Source) {
     clickhouse.until_more(&source, 100).await;
 
     traffic.stop(if is_full() { 6_000 } else { 1_000 }).await;
-    source.mark(&TABLES).await;
-    sqlite.until_marked().await;
-    clickhouse.until_marked().await;
+    let end = End::mark(&source).await;
+    end.until_settled(&sqlite.group, || drop(sqlite.instance.assert_runs())).await;
+    end.until_settled(&clickhouse.group, || drop(clickhouse.one.assert_runs())).await;
     sqlite.instance.leave();
     clickhouse.one.leave();
 

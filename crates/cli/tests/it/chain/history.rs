@@ -1,6 +1,7 @@
 //! What the log says: of a key, for the message of a failed comparison; of snapshots, as a proof that they
 //! were taken while others wrote.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -22,6 +23,16 @@ impl Log {
     pub fn streamed(&self) -> usize {
         let is_change = |record: &&Record| matches!(payload(record)["op"].as_str(), Some("c" | "u" | "d"));
         self.records.iter().filter(is_change).count()
+    }
+
+    /// How many rows with a negative key were inserted, as it was streamed.
+    pub fn marks(&self, key: &str) -> usize {
+        let mark = |record: &Record| {
+            let envelope = payload(record);
+            let key = envelope["after"][key].as_i64().filter(|key| *key < 0)?;
+            (envelope["op"] == "c").then_some(key)
+        };
+        self.records.iter().filter_map(mark).collect::<HashSet<_>>().len()
     }
 
     /// Rows that an incremental snapshot read.

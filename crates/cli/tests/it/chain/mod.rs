@@ -2,14 +2,16 @@
 //! kills at every place that can be killed. At the end each destination is the source, row by row.
 //!
 //! `source` is the database, `traffic` writes to it, `connector` reads it, `pipeline` runs Settle behind the log,
-//! `contents` reads tables and says what differs, `history` what the log says of a key, `drill` is the order of
-//! events, and `servers` another one, into databases that have servers.
+//! `end` says when the log is whole and a group is through it, `contents` reads tables and says what differs, `history`
+//! what the log says of a key, `drill` is the order of events, and `servers` another one, into databases that have
+//! servers.
 #![allow(clippy::print_stderr, reason = "what a drill that failed leaves behind is told beside its message")]
 
 mod canonical;
 mod connector;
 mod contents;
 mod drill;
+mod end;
 mod history;
 mod leftovers;
 mod pipeline;

@@ -8,7 +8,7 @@ use settle::simulate::Table;
 use settle_testkit::clickhouse::Client;
 use settle_testkit::kafka;
 
-use super::source::{MARKS, Source};
+use super::source::Source;
 use crate::child::{Running, until};
 use crate::ends::{self, SHORT_SESSION, SQLITE};
 use crate::stage::{Report, Stage};
@@ -109,13 +109,14 @@ pub(super) async fn committed(source: &Source, group: &str) -> i64 {
 /// Settle into SQLite.
 pub struct IntoSqlite {
     pub instance: Instance,
+    pub group: String,
 }
 
 impl IntoSqlite {
     pub fn new(source: &Source) -> Self {
         let group = format!("{}-sqlite", source.prefix());
         let file = configuration(source, &group, "one") + SQLITE;
-        Self { instance: Instance::new("the instance into SQLite".to_owned(), Stage::new(), &file) }
+        Self { instance: Instance::new("the instance into SQLite".to_owned(), Stage::new(), &file), group }
     }
 
     pub fn path(&self) -> std::path::PathBuf {
@@ -163,18 +164,6 @@ impl IntoSqlite {
         }
         panic!("no kill of 20 fell between a write and its commit");
     }
-
-    /// Waits for the marks in every table.
-    pub async fn until_marked(&mut self) {
-        let marks = async || {
-            self.instance.assert_runs();
-            TABLES.map(|table| {
-                let sql = format!("SELECT count(*) FROM {} WHERE {} < 0", table.name(), table.key()[0]);
-                (table.name(), self.query(&sql).unwrap_or(0))
-            })
-        };
-        until("the marks in SQLite", marks, |all| all.iter().all(|(_, count)| *count == MARKS)).await;
-    }
 }
 
 /// Settle into ClickHouse, by two instances of one group.
@@ -182,7 +171,7 @@ pub struct IntoClickHouse {
     pub one: Instance,
     pub two: Instance,
     pub database: Client,
-    group: String,
+    pub group: String,
 }
 
 impl IntoClickHouse {
@@ -210,20 +199,5 @@ impl IntoClickHouse {
             committed(source, &self.group).await
         };
         until("records in ClickHouse", now, |now| *now >= wanted).await;
-    }
-
-    /// Waits for the marks in every table.
-    pub async fn until_marked(&mut self) {
-        let marks = async || {
-            self.one.assert_runs();
-            let mut all = Vec::new();
-            for table in TABLES {
-                let sql = format!("SELECT count() FROM {}_current WHERE {} < 0", table.name(), table.key()[0]);
-                all.push((table.name(), self.database.number(&sql).await));
-            }
-            all
-        };
-        let wanted = u64::try_from(MARKS).unwrap();
-        until("the marks in ClickHouse", marks, |all| all.iter().all(|(_, count)| *count == wanted)).await;
     }
 }

@@ -3,7 +3,6 @@
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use settle::database::{Address, Session};
 use settle::simulate::Table;
 use settle_testkit::kafka;
 use settle_testkit::services::is_full;
@@ -12,9 +11,10 @@ use settle_testkit::{mariadb, postgres};
 use super::connector::Connector;
 use super::contents::in_server;
 use super::drill::{prove, unlike};
+use super::end::End;
 use super::leftovers::Leftovers;
 use super::pipeline::{Instance, TABLES, committed, configuration};
-use super::source::{MARKS, Source};
+use super::source::Source;
 use super::traffic::Traffic;
 use crate::child::until;
 use crate::stage::Stage;
@@ -63,9 +63,10 @@ async fn from_postgres_into_postgres_and_mariadb_killed_ten_times_each_is_the_so
         }
     }
     traffic.stop(if is_full() { 6_000 } else { 500 }).await;
-    source.mark(&TABLES).await;
+    let end = End::mark(&source).await;
     for server in &mut servers {
-        server.until_marked().await;
+        let group = server.group.clone();
+        end.until_settled(&group, || server.assert_runs()).await;
         server.instances.iter_mut().for_each(Instance::leave);
     }
 
@@ -125,21 +126,5 @@ impl IntoServer {
             committed(source, &group).await
         };
         until("records in a database", now, |now| *now >= wanted).await;
-    }
-
-    /// Waits for the marks in every table.
-    async fn until_marked(&mut self) {
-        let mut session = Session::open(&Address::parse(&self.url).unwrap()).await.unwrap();
-        let marks = async || {
-            self.assert_runs();
-            let mut all = Vec::new();
-            for table in TABLES {
-                let sql = format!("SELECT count(*) FROM {} WHERE {} < 0", table.name(), table.key()[0]);
-                let count = session.value(&sql).await.unwrap().unwrap();
-                all.push((table.name(), count.parse::<i64>().unwrap()));
-            }
-            all
-        };
-        until("the marks in a database", marks, |all| all.iter().all(|(_, count)| *count == MARKS)).await;
     }
 }

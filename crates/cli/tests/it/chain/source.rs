@@ -10,8 +10,8 @@ use super::canonical::Kind;
 use super::contents;
 
 /// Rows written last to every table. The keys are always the same, and so many that each partition of each
-/// topic has some: whoever has them all has everything that was written before.
-pub const MARKS: i64 = 64;
+/// topic has some: behind them in the log is nothing that was written before.
+pub const MARKS: usize = 64;
 
 enum Server {
     Postgres(Box<postgres::Database>),
@@ -85,7 +85,7 @@ impl Source {
 
     /// Writes the marks, as the last of all transactions.
     pub async fn mark(&self, tables: &[Table]) {
-        let rows = |row: &dyn Fn(i64) -> String| (1..=MARKS).map(row).collect::<Vec<_>>().join(", ");
+        let rows = |row: &dyn Fn(usize) -> String| (1..=MARKS).map(row).collect::<Vec<_>>().join(", ");
         let moment = "'2024-01-01 00:00:00'";
         for table in tables {
             let (columns, rows) = match table {
