@@ -17,6 +17,7 @@ use super::leftovers::Leftovers;
 use super::pipeline::{Instance, IntoClickHouse, IntoSqlite, TABLES};
 use super::source::Source;
 use super::traffic::Traffic;
+use super::turn;
 use crate::child::until;
 
 /// Keys of a table that a failure tells of.
@@ -27,11 +28,13 @@ const PATIENCE: Duration = Duration::from_secs(45);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn from_postgres_killed_everywhere_both_destinations_are_the_source() {
+    let _turn = turn().await;
     drill(Source::postgres().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn from_mariadb_killed_everywhere_both_destinations_are_the_source() {
+    let _turn = turn().await;
     drill(Source::mariadb().await).await;
 }
 

@@ -9,6 +9,7 @@ use super::pipeline::TABLES;
 use super::source::{MARKS, Source};
 use crate::child::until_worked_off;
 
+/// Between two looks, which are not cheap: what is waited for is not to be held up by them.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// A topic, and where each of its partitions ended.
@@ -23,7 +24,6 @@ impl End {
         for table in TABLES {
             let topic = source.topic(table);
             let marks = async || {
-                // All of it is read each time.
                 tokio::time::sleep(PAUSE).await;
                 let log = Log::read(&topic).await;
                 (log.marks(table.key()[0]), log.streamed())
@@ -39,6 +39,7 @@ impl End {
     pub async fn until_settled(&self, group: &str, mut look: impl FnMut()) {
         let missing = async || {
             look();
+            tokio::time::sleep(PAUSE).await;
             let mut missing = Vec::new();
             for (topic, ends) in &self.0 {
                 for (end, at) in ends.iter().zip(kafka::committed(group, topic).await) {

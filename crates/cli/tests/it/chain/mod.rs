@@ -7,6 +7,9 @@
 //! servers.
 #![allow(clippy::print_stderr, reason = "what a drill that failed leaves behind is told beside its message")]
 
+use settle_testkit::services::is_full;
+use tokio::sync::{Mutex, MutexGuard};
+
 mod canonical;
 mod connector;
 mod contents;
@@ -18,3 +21,9 @@ mod pipeline;
 mod servers;
 mod source;
 mod traffic;
+
+/// One chain after the other: at full length, two of them are more than a machine of two cores can follow.
+async fn turn() -> Option<MutexGuard<'static, ()>> {
+    static TURN: Mutex<()> = Mutex::const_new(());
+    if is_full() { Some(TURN.lock().await) } else { None }
+}

@@ -7,6 +7,7 @@ use rusqlite::Connection;
 use settle::simulate::Table;
 use settle_testkit::clickhouse::Client;
 use settle_testkit::kafka;
+use settle_testkit::services::is_full;
 
 use super::source::Source;
 use crate::child::{Running, until};
@@ -21,7 +22,8 @@ pub(super) fn configuration(source: &Source, group: &str, instance: &str) -> Str
     let topics = TABLES.map(|table| source.topic(table));
     let source = ends::kafka(group, &topics.each_ref().map(|topic| topic.as_str()));
     // Small batches, so that many of them are there to be killed in.
-    format!("{source}instance = \"{instance}\"\n{SHORT_SESSION}[batch]\nmax_rows = 50\nmax_age_ms = 100\n")
+    let rows = if is_full() { 200 } else { 50 };
+    format!("{source}instance = \"{instance}\"\n{SHORT_SESSION}[batch]\nmax_rows = {rows}\nmax_age_ms = 100\n")
 }
 
 /// One `settle run` after the other from one folder.

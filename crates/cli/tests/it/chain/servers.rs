@@ -16,6 +16,7 @@ use super::leftovers::Leftovers;
 use super::pipeline::{Instance, TABLES, committed, configuration};
 use super::source::Source;
 use super::traffic::Traffic;
+use super::turn;
 use crate::child::until;
 use crate::stage::Stage;
 
@@ -23,6 +24,7 @@ const KILLS: usize = 10;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn from_postgres_into_postgres_and_mariadb_killed_ten_times_each_is_the_source() {
+    let _turn = turn().await;
     let source = Source::postgres().await;
     let mut leftovers = Leftovers::default();
     for table in TABLES {

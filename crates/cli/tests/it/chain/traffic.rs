@@ -23,7 +23,7 @@ impl Traffic {
         options.writers = 4;
         options.seed = 4;
         // All writers together: what the chain of a busy machine of two cores can follow.
-        options.rate = Some(if is_full() { 200.0 } else { 80.0 });
+        options.rate = Some(if is_full() { 100.0 } else { 80.0 });
         options.hazards = source.hazards();
         simulate::prepare(&options).await.unwrap();
         let (stopper, shutdown) = shutdown::channel();
