@@ -14,9 +14,8 @@ mod simulate;
 mod status;
 
 use std::path::PathBuf;
-use std::time::SystemTime;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use clap::{Parser, Subcommand, ValueEnum};
 use settle_engine::config::duration::read as duration;
 
@@ -107,7 +106,8 @@ fn moment(text: &str) -> Result<DateTime<Utc>, String> {
     }
     let ago =
         duration(text).map_err(|_| "a time is as 2026-01-31T12:00:00Z, or how long ago, as 2h or 30m".to_owned())?;
-    SystemTime::now().checked_sub(ago).map(DateTime::from).ok_or_else(|| "too long ago".to_owned())
+    let before = TimeDelta::from_std(ago).ok().and_then(|ago| Utc::now().checked_sub_signed(ago));
+    before.ok_or_else(|| "too long ago".to_owned())
 }
 
 #[cfg(test)]
@@ -138,5 +138,8 @@ mod tests {
         assert_eq!(moment("2026-01-31T12:00:00+01:00").unwrap().to_rfc3339(), "2026-01-31T11:00:00+00:00");
         assert!(moment("2h").unwrap() < moment("1h").unwrap());
         assert!(moment("yesterday").unwrap_err().contains("how long ago"));
+        for long in ["100000000d", "9999999999d", "200000000000d"] {
+            assert_eq!(moment(long), Err("too long ago".to_owned()), "{long}");
+        }
     }
 }

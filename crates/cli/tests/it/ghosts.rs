@@ -210,6 +210,34 @@ async fn a_row_whose_snapshot_record_is_a_dead_letter_is_no_ghost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_swept_in_any_run_while_a_dead_letter_does_not_tell_its_row() {
+    for into_clickhouse in [false, true] {
+        let line = Line::new(into_clickhouse, "on_resnapshot = \"sweep\"").await;
+        let config = std::fs::read_to_string(line.stage.path("settle.toml")).unwrap();
+        line.stage.write("settle.toml", &format!("{config}\n[dlq]\npath = \"dead.jsonl\"\n"));
+        line.before_the_gap().await;
+        line.run(&["--until-end"]);
+        // The source has row 2 still, but its key is torn.
+        let torn = Record { key: Some(b"{\"id\"".to_vec()), ..record(&line.topic, 2, "r", "true", None, 500) };
+        line.produce(vec![record(&line.topic, 1, "r", "first", None, 500), torn]).await;
+        line.behind_the_gap().await;
+        assert_eq!(line.run(&["--until-end"])["dead_lettered"], 1);
+        for _ in 0..2 {
+            assert_eq!(line.run(&["--until-end"])["swept"], 0, "a new process knows it, too");
+            assert_eq!(line.rows().await.keys().copied().collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        }
+        let (code, said) = line.stage.said(&["dlq", "drop", "--yes"]);
+        assert_eq!(code, 0, "{said}");
+        line.run(&["--until-end"]);
+        assert_eq!(
+            line.rows().await.keys().copied().collect::<Vec<_>>(),
+            [1, 4, 5],
+            "whoever drops it gives its row up"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proof_speaks_of_ghosts_once_and_knows_a_sweep_that_is_not_set_any_more() {
     let mut records = before_the_gap("ghosts");
     records.extend(behind_the_gap("ghosts"));

@@ -89,6 +89,23 @@ async fn what_stands_on_a_dropped_letter_is_not_applied_and_its_row_stays_held_u
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_stands_on_a_letter_that_is_not_in_the_queue_any_more_is_not_applied() {
+    let pairs: Pairs = vec![record(1, 10, "old", 10), record(1, 3_000_000_000, "new", 20), record(1, 12, UNSENT, 30)];
+    let line = Line::with_texts(false, &pairs, &["note"]).await;
+    line.one_by_one();
+    assert_eq!(line.run().dead_lettered, 2);
+    line.mend().await;
+    let queue = line.stage.path("dead.jsonl");
+    let kept = std::fs::read_to_string(&queue).unwrap();
+    let follower = kept.lines().nth(1).unwrap();
+    std::fs::write(&queue, format!("{follower}\n")).unwrap();
+    // A row of 12 and "old" never was.
+    let (code, said) = line.dlq(&["retry"]);
+    assert!(code == 5 && said.contains("shop:0:1") && said.contains("not in the queue any more"), "{said}");
+    assert_eq!(line.rows().await, json!([{"id": "1", "n": "10", "note": "old"}]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_retry_does_not_guess_what_the_run_refused() {
     for into_clickhouse in [false, true] {
         let (_, value) = record(2, 20, "no key", 20);

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use chrono::{DateTime, Utc};
+use settle_core::key::Key;
 use settle_core::policy::{Verdict, decide};
+use settle_core::position::{Place, TopicId};
 use settle_core::sink::{BoxFuture, FailureKind, SinkError};
 
 use super::entry::{Entry, Item, Mark, Origin, Resolution, Stored, Values};
@@ -188,6 +190,24 @@ impl DeadLetters for DeadLetterLog {
         if let Store::Topic(topic) = &mut self.store {
             topic.expect_letters();
         }
+    }
+
+    fn without_row<'a>(
+        &'a mut self,
+        topic_id: TopicId,
+        topic: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Place>, SinkError>> {
+        Box::pin(async move {
+            let letters = self.outline().await?.letters;
+            let found = letters.iter().find(|Found { entry, resolved, .. }| {
+                let record = &entry.record;
+                resolved.is_none()
+                    && entry.topic_id == topic_id
+                    && *record.partition.topic == *topic
+                    && record.key.as_deref().and_then(Key::of_message).is_none()
+            });
+            Ok(found.map(|found| found.entry.record.place()))
+        })
     }
 }
 

@@ -11,7 +11,7 @@ pub mod retry;
 mod topic;
 
 use settle_core::dead_letter::DeadLetter;
-use settle_core::position::TopicId;
+use settle_core::position::{Place, TopicId};
 use settle_core::sink::{BoxFuture, SinkError};
 
 pub use entry::{Entry, Origin, Resolution};
@@ -43,6 +43,14 @@ pub trait DeadLetters: Send {
     /// The destination holds rows behind letters that were written before: where the store is not
     /// there any more, they are lost, and that is to be said.
     fn expect_letters(&mut self) {}
+
+    /// An open letter of this topic that does not tell its row, written by this run or one before: the source
+    /// may have any row still.
+    fn without_row<'a>(
+        &'a mut self,
+        topic_id: TopicId,
+        topic: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Place>, SinkError>>;
 }
 
 /// Keeps nothing: the pipeline that is replayed has the letters.
@@ -52,5 +60,9 @@ pub(crate) struct Nowhere;
 impl DeadLetters for Nowhere {
     fn write<'a>(&'a mut self, _: &'a [Letter]) -> BoxFuture<'a, Result<Written, SinkError>> {
         Box::pin(async { Ok(Written::default()) })
+    }
+
+    fn without_row<'a>(&'a mut self, _: TopicId, _: &'a str) -> BoxFuture<'a, Result<Option<Place>, SinkError>> {
+        Box::pin(async { Ok(None) })
     }
 }

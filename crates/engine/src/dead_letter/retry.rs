@@ -46,12 +46,13 @@ pub struct Retried {
     pub superseded: u64,
 }
 
-/// What tells one row from another.
-type RowOf = (TopicId, Partition, Option<Bytes>);
+/// What tells one row from another: its key, however that was written; its bytes where it cannot be read.
+type RowOf = (TopicId, Partition, Result<Key, Option<Bytes>>);
 
 fn row_of(letter: &Found) -> RowOf {
     let record = &letter.entry.record;
-    (letter.entry.topic_id, record.partition.clone(), record.key.clone())
+    let key = record.key.as_deref().and_then(Key::of_message).ok_or_else(|| record.key.clone());
+    (letter.entry.topic_id, record.partition.clone(), key)
 }
 
 /// Tries `letters[selected]`; `letters` are all of the pipeline, in order of origin. Ends early where
@@ -77,12 +78,25 @@ pub async fn retry(
             Ok(attempt) => Attempt { purged_before, ..attempt },
             Err(error) => return Err((retried, error)),
         };
+        let before = retried.fates.len();
+        let mut tried = Ok(());
         for chunk in group.chunks(CHUNK) {
-            if let Err(error) = attempt.chunk(chunk, &mut states, &mut retried).await {
-                return Err((retried, error));
+            tried = attempt.chunk(chunk, &mut states, &mut retried).await;
+            if tried.is_err() {
+                break;
             }
         }
+        // Also of those that were settled before the destination went away.
         if let Err(error) = attempt.release(&states).await {
+            // Their rows are held still: they stay open, and another try changes nothing but that.
+            let (mut at, settled) = (0, |fate: &Fate| matches!(fate, Fate::Settled));
+            retried.fates.retain(|(_, fate)| {
+                at += 1;
+                at <= before || !settled(fate)
+            });
+            return Err((retried, error));
+        }
+        if let Err(error) = tried {
             return Err((retried, error));
         }
     }
@@ -237,7 +251,21 @@ impl<'a> Attempt<'a> {
             return None;
         }
         let held = self.holds.of(&change.record.partition, &change.key);
-        match self.missing(&row_of(&self.letters[at]), at, states)? {
+        let row = row_of(&self.letters[at]);
+        let Some(missing) = self.missing(&row, at, states) else {
+            let Place { partition, offset } = self.letters[at].entry.record.place();
+            let first = held.map(|held| held.first).filter(|first| *first < offset)?;
+            let offset_of = |at: &usize| self.letters[*at].entry.record.offset;
+            let is_known = self.rows.get(&row).into_iter().flatten().any(|at| offset_of(at) == first);
+            return (!is_known).then(|| {
+                format!(
+                    "it leaves out columns whose values may have been in the dead letter {partition}:{first} of its row, \
+                     which is not in the queue any more; drop this one, too: a later record of the whole row, or a new \
+                     snapshot of it, makes it right"
+                )
+            });
+        };
+        match missing {
             (before, None) => Some(format!(
                 "it leaves out columns whose values may be in the dead letter {before} of its row; retry that one first"
             )),

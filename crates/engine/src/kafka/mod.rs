@@ -28,7 +28,7 @@ mod probe;
 mod range;
 mod reader;
 mod rebalance;
-mod record;
+pub(crate) mod record;
 mod start;
 mod survey;
 mod thread;

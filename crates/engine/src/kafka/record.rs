@@ -35,12 +35,16 @@ pub(super) fn record_of(partition: &Partition, message: &BorrowedMessage<'_>) ->
 
 type Named<'m> = (&'m str, Option<&'m [u8]>);
 
-/// Reads the headers. rdkafka panics on a name that is not UTF-8, which a foreign producer may
-/// well have written; that must cost a message and not the process.
-fn headers_of<'m>(partition: &Partition, message: &'m BorrowedMessage<'_>) -> Result<Vec<Named<'m>>, SourceError> {
-    let Some(headers) = message.headers() else { return Ok(Vec::new()) };
+/// The headers; none where a name is not UTF-8. rdkafka panics on it, and a foreign producer may well
+/// have written one; that must cost a message and not the process.
+pub(crate) fn headers<'m>(message: &'m BorrowedMessage<'_>) -> Option<Vec<Named<'m>>> {
+    let Some(headers) = message.headers() else { return Some(Vec::new()) };
     let read = || headers.iter().map(|header| (header.key, header.value)).collect();
-    catch_unwind(AssertUnwindSafe(read)).map_err(|_| {
+    catch_unwind(AssertUnwindSafe(read)).ok()
+}
+
+fn headers_of<'m>(partition: &Partition, message: &'m BorrowedMessage<'_>) -> Result<Vec<Named<'m>>, SourceError> {
+    headers(message).ok_or_else(|| {
         let offset = message.offset();
         SourceError::new(
             SourceFailure::Contract,

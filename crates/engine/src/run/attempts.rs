@@ -9,6 +9,9 @@ use tokio::time::Instant;
 
 use super::progress::Pause;
 
+/// Conflicts with others behind each other that are told.
+const OFTEN: u64 = 5;
+
 /// How long the environment may be away.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
@@ -51,10 +54,12 @@ impl<'a> Attempts<'a> {
         }
         self.made += 1;
         self.failed += 1;
-        if verdict == Verdict::Pause {
-            if self.failed == 1 {
-                tracing::warn!(error = %error, "paused, trying again");
-            }
+        // What passes with the next attempt is not worth a word; what does not is told as any outage.
+        let told = if verdict == Verdict::Pause { 1 } else { OFTEN };
+        if self.failed == told {
+            tracing::warn!(error = %error, "paused, trying again");
+        }
+        if self.failed >= told {
             self.pause.send_replace(Some(Pause { why: error.to_string() }));
         }
         let attempt = u32::try_from(self.failed).unwrap_or(u32::MAX);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use settle_core::dead_letter::{DeadLetter, ErrorClass};
-use settle_core::position::{Partition, TopicId};
+use settle_core::position::{Partition, Place, TopicId};
 use settle_core::sink::{FailureKind, SinkError};
 
 use super::RunError;
@@ -45,6 +45,11 @@ impl Burial {
     /// The destination holds rows behind letters.
     pub(super) fn expect_letters(&mut self) {
         self.store.expect_letters();
+    }
+
+    /// An open letter of the topic that does not tell its row.
+    pub(super) async fn without_row(&mut self, topic_id: TopicId, topic: &str) -> Result<Option<Place>, SinkError> {
+        self.store.without_row(topic_id, topic).await
     }
 
     /// Another batch of this many records is at hand.

@@ -156,15 +156,8 @@ impl Writer {
     }
 
     async fn finish(&mut self, passed: &Passed, attempts: &mut Attempts<'_>) -> Result<u64, SinkError> {
-        if let Pending::Sweep(_, sweep) = &passed.what
-            && self.without_key.contains(&sweep.topic)
-        {
-            let context = format!(
-                "a dead letter of topic {} has no key that could be read: the source may have its row still; have the \
-                 connector take the snapshot once more, and compare with the source",
-                sweep.topic
-            );
-            return Err(SinkError::new(FailureKind::Contract, format!("sweep ghosts of {}", sweep.table), context));
+        if let Pending::Sweep(topic_id, sweep) = &passed.what {
+            self.refuse_unknown_rows(*topic_id, sweep).await?;
         }
         loop {
             match self.sink.finish(passed).await {
@@ -172,6 +165,25 @@ impl Writer {
                 Err(error) => attempts.wait_after(error).await?,
             }
         }
+    }
+
+    /// Refuses to sweep while a dead letter may be of any row. Those of earlier runs, and of other instances, are
+    /// where dead letters are kept.
+    async fn refuse_unknown_rows(&mut self, topic_id: TopicId, sweep: &Sweep) -> Result<(), SinkError> {
+        let known = match &mut self.burial {
+            Some(burial) => burial.without_row(topic_id, &sweep.topic).await?,
+            None => None,
+        };
+        let cure = match known {
+            Some(place) => format!("compare with the source, then run settle dlq drop {place}"),
+            None if self.without_key.contains(&sweep.topic) => "compare with the source".to_owned(),
+            None => return Ok(()),
+        };
+        let context = format!(
+            "a dead letter of topic {} has no key that could be read: the source may have its row still; {cure}",
+            sweep.topic
+        );
+        Err(SinkError::new(FailureKind::Contract, format!("sweep ghosts of {}", sweep.table), context))
     }
 
     /// Makes everything of the batch durable, each record in its place, but for partitions that

@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaError;
-use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
+use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::{Offset, TopicPartitionList};
 use settle_core::record::Header;
 use settle_core::sink::{FailureKind, SinkError};
 
 use super::{DeadLetterTopic, PARTITION};
 use crate::dead_letter::entry::{Item, Stored, Values};
+use crate::kafka::record;
 
 /// How long a reader waits for the next record below the end.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -33,11 +34,13 @@ impl DeadLetterTopic {
             match consumer.poll(Duration::from_millis(100)) {
                 Some(Ok(message)) => {
                     heard = Instant::now();
-                    take(values.of(stored(&message)).read().map_err(|problem| {
+                    let foreign = |problem: &str| {
                         let place = format!("{}:{}", message.partition(), message.offset());
                         let context = format!("record {place}: {problem}; is `topic` in [dlq] the right one?");
                         self.error(FailureKind::Contract, context)
-                    })?);
+                    };
+                    let stored = stored(&message).ok_or_else(|| foreign("it has a header whose name is not UTF-8"))?;
+                    take(values.of(stored).read().map_err(|problem| foreign(&problem.to_string()))?);
                 }
                 Some(Err(KafkaError::PartitionEOF(_))) => return Ok(()),
                 // What passes by itself is waited for; the rest is said when nothing comes.
@@ -52,11 +55,13 @@ impl DeadLetterTopic {
     }
 }
 
-fn stored(message: &BorrowedMessage<'_>) -> Stored {
-    let headers = message.headers().into_iter().flat_map(|headers| headers.iter());
-    Stored {
+/// What was kept; none where a header has a name that Settle writes to none.
+fn stored(message: &BorrowedMessage<'_>) -> Option<Stored> {
+    let header =
+        |(name, value): (&str, Option<&[u8]>)| Header { name: name.into(), value: value.map(Bytes::copy_from_slice) };
+    Some(Stored {
         key: message.key().map(Bytes::copy_from_slice),
         value: message.payload().map(Bytes::copy_from_slice),
-        headers: headers.map(|h| Header { name: h.key.into(), value: h.value.map(Bytes::copy_from_slice) }).collect(),
-    }
+        headers: record::headers(message)?.into_iter().map(header).collect(),
+    })
 }

@@ -81,6 +81,8 @@ fn sorted(code: u16, message: &str) -> (FailureKind, String) {
         1053 | 1077..=1080 | 1152 | 1158..=1161 | 1184 | 1927 | 2006 | 2013 | 3032 | 3168 | 3169 | 4031 => {
             (K::Unreachable, "the server is shutting down, or closed the connection".into())
         }
+        // A node of a cluster that is not part of it at the moment.
+        1047 => (K::Unreachable, "this node of the cluster takes no statements at the moment".into()),
         1045 | 1698 => (K::Denied, told("see user and password in [sink]")),
         1044 | 1130 | 1131 | 1133 | 1142 | 1143 | 1227 | 1370 | 1862 | 3118 | 3955 | 4151 => {
             (K::Denied, told("give the user of [sink] url the privileges that `settle check` names"))
@@ -101,7 +103,7 @@ fn sorted(code: u16, message: &str) -> (FailureKind, String) {
             "another session holds a lock on these rows or this table; it is tried again until the lock is free".into(),
         ),
         1969 | 3024 => (K::Overloaded, "the server's time limit for a statement was reached".into()),
-        1213 | 1317 | 1614 | 3101 | 3572 | 1047 => {
+        1213 | 1317 | 1614 | 3101 | 3572 => {
             (K::Conflict, "the transaction was rolled back in favour of another, or was interrupted".into())
         }
         // Nothing makes them again in the middle of a run: without them no row is safe.
@@ -169,6 +171,7 @@ mod tests {
         use FailureKind as K;
         for (code, message, wanted) in [
             (1053, "Server shutdown in progress", K::Unreachable),
+            (1047, "WSREP has not yet prepared node for application use", K::Unreachable),
             (1045, "Access denied", K::Denied),
             (1142, "INSERT command denied", K::Denied),
             (1271, "Illegal mix of collations for operation 'in'", K::Row),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use settle_core::batch::Batch;
 use settle_core::dead_letter::ErrorClass;
 use settle_core::holds::{Hold, HoldNote};
-use settle_core::position::{Offset, Partition, TopicId};
+use settle_core::position::{Offset, Partition, Place, TopicId};
 use settle_core::sink::{
     BoxFuture, Durable, FailureKind, Guarantee, Outcome, Passed, Pending, PlacedPartition, Places, Seen, Sink,
     SinkError, Sweep,
@@ -299,5 +299,11 @@ impl DeadLetters for QueueHandle {
             self.letters.lock().unwrap().extend(letters.iter().cloned());
             Ok(Written { truncated: letters.iter().filter(|letter| letter.dead.record.size() > 10_000).count() as u64 })
         })
+    }
+    fn without_row<'a>(&'a mut self, topic_id: TopicId, _: &'a str) -> BoxFuture<'a, Result<Option<Place>, SinkError>> {
+        let letters = self.letters.lock().unwrap();
+        let found = letters.iter().find(|letter| letter.topic_id == topic_id && letter.dead.key.is_none());
+        let place = found.map(|letter| letter.dead.record.place());
+        Box::pin(async move { Ok(place) })
     }
 }
