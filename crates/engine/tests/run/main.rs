@@ -4,6 +4,7 @@
 mod dead_letters;
 mod fences;
 mod passing;
+mod retries;
 mod told;
 
 use std::time::Duration;

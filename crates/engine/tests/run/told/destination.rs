@@ -195,6 +195,14 @@ impl Sink for SinkHandle {
     #[expect(clippy::disallowed_methods, reason = "a destination that acknowledges")]
     fn apply<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Durable, SinkError>> {
         Box::pin(async move {
+            // Holds that are lifted beside a run.
+            if batch.spans().is_empty() && !batch.holds().is_empty() {
+                if let Some(Some(kind)) = self.0.failures.lock().unwrap().pop_front() {
+                    return Err(SinkError::new(kind, "lift holds", "told to fail"));
+                }
+                self.0.notes.lock().unwrap().extend(batch.holds().iter().cloned());
+                return Ok(Durable::mint(batch, Outcome::default()));
+            }
             // It is only asked whether the partitions are still ours.
             if batch.row_count() == 0 && batch.spans().iter().all(|span| span.start == span.end) {
                 self.check_fence(batch)?;
