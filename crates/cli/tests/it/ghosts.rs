@@ -59,6 +59,13 @@ impl Line {
         Self { topic, stage, clickhouse }
     }
 
+    /// One that sweeps, and sets aside what it cannot apply.
+    async fn with_a_queue(into_clickhouse: bool) -> Self {
+        let line = Self::new(into_clickhouse, "on_resnapshot = \"sweep\"").await;
+        line.stage.reconfigure("[tables.", "[dlq]\npath = \"dead.jsonl\"\n[tables.");
+        line
+    }
+
     async fn produce(&self, records: Vec<Record>) {
         kafka::produce(records).await;
     }
@@ -187,9 +194,7 @@ async fn nothing_is_swept_while_a_partition_is_behind_and_a_later_run_does_it() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_whose_snapshot_record_is_a_dead_letter_is_no_ghost() {
     for into_clickhouse in [false, true] {
-        let line = Line::new(into_clickhouse, "on_resnapshot = \"sweep\"").await;
-        let config = std::fs::read_to_string(line.stage.path("settle.toml")).unwrap();
-        line.stage.write("settle.toml", &format!("{config}\n[dlq]\npath = \"dead.jsonl\"\n"));
+        let line = Line::with_a_queue(into_clickhouse).await;
         line.before_the_gap().await;
         line.run(&["--until-end"]);
         // The source has row 2 still, but what the snapshot says of it is torn.
@@ -212,9 +217,7 @@ async fn a_row_whose_snapshot_record_is_a_dead_letter_is_no_ghost() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_swept_in_any_run_while_a_dead_letter_does_not_tell_its_row() {
     for into_clickhouse in [false, true] {
-        let line = Line::new(into_clickhouse, "on_resnapshot = \"sweep\"").await;
-        let config = std::fs::read_to_string(line.stage.path("settle.toml")).unwrap();
-        line.stage.write("settle.toml", &format!("{config}\n[dlq]\npath = \"dead.jsonl\"\n"));
+        let line = Line::with_a_queue(into_clickhouse).await;
         line.before_the_gap().await;
         line.run(&["--until-end"]);
         // The source has row 2 still, but its key is torn.

@@ -89,11 +89,8 @@ pub async fn retry(
         // Also of those that were settled before the destination went away.
         if let Err(error) = attempt.release(&states).await {
             // Their rows are held still: they stay open, and another try changes nothing but that.
-            let (mut at, settled) = (0, |fate: &Fate| matches!(fate, Fate::Settled));
-            retried.fates.retain(|(_, fate)| {
-                at += 1;
-                at <= before || !settled(fate)
-            });
+            let fates = retried.fates.split_off(before);
+            retried.fates.extend(fates.into_iter().filter(|(_, fate)| !matches!(fate, Fate::Settled)));
             return Err((retried, error));
         }
         if let Err(error) = tried {

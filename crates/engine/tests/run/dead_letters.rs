@@ -7,7 +7,6 @@ use settle_core::fold::Limits;
 use settle_core::holds::{Held, Hold, HoldState};
 use settle_core::key::Key;
 use settle_core::position::Offset;
-use settle_core::record::Record;
 use settle_core::sink::FailureKind;
 use settle_engine::config::dlq::DlqLimit;
 use settle_engine::run::{Options, RunError};
@@ -46,21 +45,7 @@ fn ten(garbage: &[usize]) -> Chunk {
 
 /// Updates of one row, in which `body` is sent or not.
 fn updates(of: &[(Offset, bool)]) -> Chunk {
-    let record = |&(offset, sent): &(Offset, bool)| {
-        let body = if sent { "\"b\"" } else { "\"__debezium_unavailable_value\"" };
-        let lsn = 1_000 + offset;
-        let payload = format!(
-            r#"{{"op":"u","before":null,"after":{{"id":1,"body":{body}}},"source":{{"connector":"postgresql","name":"s","db":"d","schema":"public","table":"t","ts_ms":1,"lsn":{lsn},"sequence":"[\"{lsn}\",\"{lsn}\"]"}}}}"#
-        );
-        Record {
-            partition: partition(0),
-            offset,
-            timestamp_ms: None,
-            key: Some("{\"id\":1}".into()),
-            payload: Some(payload.into()),
-            headers: vec![],
-        }
-    };
+    let record = |&(offset, sent): &(Offset, bool)| told::update(1, sent, offset);
     Chunk { partition: partition(0), generation: 1, records: of.iter().map(record).collect() }
 }
 

@@ -4,30 +4,17 @@ use chrono::DateTime;
 use settle_core::holds::{Held, Hold, HoldNote, HoldState};
 use settle_core::key::Key;
 use settle_core::position::Offset;
-use settle_core::record::Record;
 use settle_core::sink::FailureKind;
 use settle_engine::dead_letter::retry::{Fate, retry};
 use settle_engine::dead_letter::{Entry, Found};
 
-use crate::told::{SinkHandle, assignment, partition};
+use crate::told::{SinkHandle, assignment, partition, update};
 
-fn letter(id: i64, body: &str, offset: Offset) -> Found {
-    let lsn = 1_000 + offset;
-    let payload = format!(
-        r#"{{"op":"u","before":null,"after":{{"id":{id},"body":"{body}"}},"source":{{"connector":"postgresql","name":"s","db":"d","schema":"public","table":"t","ts_ms":1,"lsn":{lsn},"sequence":"[\"{lsn}\",\"{lsn}\"]"}}}}"#
-    );
-    let record = Record {
-        partition: partition(0),
-        offset,
-        timestamp_ms: None,
-        key: Some(format!("{{\"id\":{id}}}").into()),
-        payload: Some(payload.into()),
-        headers: vec![],
-    };
+fn letter(id: i64, sent: bool, offset: Offset) -> Found {
     let entry = Entry {
         group: "g".to_owned(),
         topic_id: assignment(0, 1).topic_id.unwrap(),
-        record,
+        record: update(id, sent, offset),
         error: String::new(),
         class: "value".to_owned(),
         table: None,
@@ -49,7 +36,7 @@ fn destination() -> (SinkHandle, Key) {
 
 /// The second leaves out a column, so that they go one by one.
 fn letters() -> [Found; 2] {
-    [letter(1, "b", 1), letter(2, "__debezium_unavailable_value", 2)]
+    [letter(1, true, 1), letter(2, false, 2)]
 }
 
 #[tokio::test]

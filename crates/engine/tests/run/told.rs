@@ -172,6 +172,23 @@ pub fn chunk(number: i32, generation: u64, offsets: Range<i64>) -> Chunk {
     Chunk { partition: partition(number), generation, records: offsets.map(record).collect() }
 }
 
+/// An update of row `id`, in which `body` is sent or not.
+pub fn update(id: i64, sent: bool, offset: Offset) -> Record {
+    let body = if sent { "\"b\"" } else { "\"__debezium_unavailable_value\"" };
+    let lsn = 1_000 + offset;
+    let payload = format!(
+        r#"{{"op":"u","before":null,"after":{{"id":{id},"body":{body}}},"source":{{"connector":"postgresql","name":"s","db":"d","schema":"public","table":"t","ts_ms":1,"lsn":{lsn},"sequence":"[\"{lsn}\",\"{lsn}\"]"}}}}"#
+    );
+    Record {
+        partition: partition(0),
+        offset,
+        timestamp_ms: None,
+        key: Some(format!("{{\"id\":{id}}}").into()),
+        payload: Some(payload.into()),
+        headers: vec![],
+    }
+}
+
 /// A row of a full snapshot, which a connector took that knew no place.
 pub fn read_row(number: i32, offset: Offset, mark: &str) -> Record {
     let mut record = chunk(number, 1, offset..offset + 1).records.remove(0);

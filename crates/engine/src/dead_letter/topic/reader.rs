@@ -55,7 +55,7 @@ impl DeadLetterTopic {
     }
 }
 
-/// What was kept; none where a header has a name that Settle writes to none.
+/// What the message holds; none where a header's name is not UTF-8.
 fn stored(message: &BorrowedMessage<'_>) -> Option<Stored> {
     let header =
         |(name, value): (&str, Option<&[u8]>)| Header { name: name.into(), value: value.map(Bytes::copy_from_slice) };

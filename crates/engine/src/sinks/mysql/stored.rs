@@ -8,6 +8,7 @@ use settle_core::version::Version;
 use super::failure::{Outcome, contract};
 use super::ident::ident;
 use super::rows::{Item, ROWS, VALUES, Writer};
+use super::shape::{Many, Statements};
 
 /// What a row that is there says of itself.
 #[derive(Clone, Copy, Debug)]
@@ -38,36 +39,36 @@ impl Writer<'_> {
     }
 
     pub(super) async fn stored_of(&mut self, items: &[Item<'_, '_>]) -> Outcome<HashMap<Vec<u8>, Stored>> {
-        let mut found = HashMap::new();
-        if !self.prepared.many {
-            for item in items {
-                found.extend(self.stored(&item.key).await?.map(|stored| (item.ident.clone(), stored)));
-            }
-            return Ok(found);
+        if self.prepared.many {
+            return self.found(items, |statements| &statements.find_rows, stored).await;
         }
-        let (operation, width) = (self.looking(), self.prepared.key.len());
-        for items in items.chunks(ROWS.min(VALUES / width)) {
-            let sql = self.prepared.statements.find_rows.of(items.len());
-            let keys = items.iter().flat_map(|item| item.key.iter().cloned()).collect();
-            for row in self.connection.rows(&operation, &sql, keys).await? {
-                let ident = ident(&row[..width]);
-                self.known(items, &ident)?;
-                found.insert(ident, stored(&operation, &row[width..])?);
-            }
+        let mut found = HashMap::new();
+        for item in items {
+            found.extend(self.stored(&item.key).await?.map(|stored| (item.ident.clone(), stored)));
         }
         Ok(found)
     }
 
     pub(super) async fn graves(&mut self, items: &[Item<'_, '_>]) -> Outcome<HashMap<Vec<u8>, Version>> {
+        self.found(items, |statements| &statements.find_tombstones, version).await
+    }
+
+    /// What a statement finds under the keys of many rows, as `read` takes it from what stands behind the key.
+    async fn found<T>(
+        &mut self,
+        items: &[Item<'_, '_>],
+        find: impl Fn(&Statements) -> &Many,
+        read: impl Fn(&str, &[Bound]) -> Outcome<T>,
+    ) -> Outcome<HashMap<Vec<u8>, T>> {
         let mut found = HashMap::new();
         let (operation, width) = (self.looking(), self.prepared.key.len());
         for items in items.chunks(ROWS.min(VALUES / width)) {
-            let sql = self.prepared.statements.find_tombstones.of(items.len());
+            let sql = find(&self.prepared.statements).of(items.len());
             let keys = items.iter().flat_map(|item| item.key.iter().cloned()).collect();
             for row in self.connection.rows(&operation, &sql, keys).await? {
                 let ident = ident(&row[..width]);
                 self.known(items, &ident)?;
-                found.insert(ident, version(&operation, &row[width..])?);
+                found.insert(ident, read(&operation, &row[width..])?);
             }
         }
         Ok(found)

@@ -308,6 +308,7 @@ impl DeadLetters for QueueHandle {
             Ok(Written { truncated: letters.iter().filter(|letter| letter.dead.record.size() > 10_000).count() as u64 })
         })
     }
+
     fn without_row<'a>(&'a mut self, topic_id: TopicId, _: &'a str) -> BoxFuture<'a, Result<Option<Place>, SinkError>> {
         let letters = self.letters.lock().unwrap();
         let found = letters.iter().find(|letter| letter.topic_id == topic_id && letter.dead.key.is_none());
