@@ -100,6 +100,9 @@ pub struct Places {
     pub holds: Vec<Hold>,
     /// What waits until every partition of the opened topics has passed it.
     pub pending: Vec<Pending>,
+    /// Source tables of which tombstones were purged: those from before this moment, in milliseconds since 1970
+    /// by the clock of the destination.
+    pub purged: Vec<(TableName, i64)>,
     /// Truncates by target table, as the destination spells it: only where it is looked at beside a run.
     pub truncates: Vec<(String, Cuts)>,
 }
@@ -132,6 +135,11 @@ impl Places {
     pub fn former_topic(&self, topic_id: TopicId, topic: &str) -> Option<TopicId> {
         let former = |place: &&PlacedPartition| place.topic_id != topic_id && *place.partition.topic == *topic;
         self.written.iter().rev().find(former).map(|place| place.topic_id)
+    }
+
+    /// The moment from before which tombstones of a source table were purged, if any were.
+    pub fn purged_of(&self, table: &TableName) -> Option<i64> {
+        self.purged.iter().filter(|(known, _)| known == table).map(|(_, until)| *until).max()
     }
 
     /// The truncates recorded of a target table, however it is spelled.

@@ -1,6 +1,6 @@
 //! `settle dlq retry`
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use settle_core::sink::{Guarantee, SinkError};
 use settle_engine::config::Config;
@@ -57,11 +57,9 @@ pub(super) async fn run(
     Ok(report(letters, &retried, settled.len(), meant.len(), guarantee, error.as_ref()))
 }
 
-/// The moment from before which the tombstone of a row may be purged, milliseconds since 1970. An hour
-/// more, since clocks differ.
+/// The moment from before which the tombstone of a row may be purged by now, milliseconds since 1970.
 fn purged_before(config: &Config) -> Option<i64> {
-    let retention = config.target.tombstone_retention?.saturating_sub(Duration::from_secs(3_600));
-    let before = SystemTime::now().checked_sub(retention)?.duration_since(UNIX_EPOCH).ok()?;
+    let before = SystemTime::now().checked_sub(config.target.tombstone_retention?)?.duration_since(UNIX_EPOCH).ok()?;
     i64::try_from(before.as_millis()).ok()
 }
 

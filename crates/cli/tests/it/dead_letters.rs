@@ -25,13 +25,13 @@ const POISON: [(&str, &str, Option<&str>, &str); 6] = [
 /// Where it stands among good records.
 const PLACES: [&str; 4] = ["first", "middle", "last", "survivor"];
 
-fn envelope(op: &str, id: u64, n: i64, lsn: u64) -> String {
+pub fn envelope(op: &str, id: u64, n: i64, lsn: u64) -> String {
     format!(
         r#"{{"op":"{op}","before":null,"after":{{"id":{id},"n":{n}}},"source":{{"connector":"postgresql","name":"srv","db":"shop","schema":"public","table":"t","ts_ms":1700000000000,"lsn":{lsn},"sequence":"[\"{lsn}\",\"{lsn}\"]"}}}}"#
     )
 }
 
-fn good(id: u64, n: i64, lsn: u64) -> (Option<String>, Option<String>) {
+pub fn good(id: u64, n: i64, lsn: u64) -> (Option<String>, Option<String>) {
     (Some(format!(r#"{{"id":{id}}}"#)), Some(envelope("c", id, n, lsn)))
 }
 
@@ -89,7 +89,7 @@ impl Line {
         line
     }
 
-    async fn of_capture(into_clickhouse: bool, pairs: &Pairs) -> Self {
+    pub async fn of_capture(into_clickhouse: bool, pairs: &Pairs) -> Self {
         Self::with_texts(into_clickhouse, pairs, &[]).await
     }
 
@@ -310,21 +310,6 @@ async fn a_queue_that_was_deleted_is_made_anew_with_a_warning() {
         "{second}"
     );
     kafka::delete_topic(&queue).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_letter_that_is_older_than_tombstones_are_kept_brings_no_row_back() {
-    let big = (Some(r#"{"id":2}"#.to_owned()), Some(envelope("u", 2, 3_000_000_000, 16)));
-    let line = Line::of_capture(false, &vec![good(1, 10, 10), big]).await;
-    line.one_by_one();
-    assert_eq!(line.run().dead_lettered, 1);
-    line.mend().await;
-    line.stage.reconfigure("[sink]\n", "[sink]\ntombstone_retention = \"45d\"\n");
-    let (code, said) = line.dlq(&["retry"]);
-    assert!(code == 5 && said.contains("stays: shop:0:1: it is older than tombstones are kept"), "{said}");
-    assert_eq!(line.rows().await, json!([{"id": "1", "n": "10"}]));
-    line.stage.reconfigure("tombstone_retention = \"45d\"\n", "");
-    assert_eq!(line.dlq(&["retry"]).0, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

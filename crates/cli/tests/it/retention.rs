@@ -1,12 +1,23 @@
 //! `tombstone_retention`: held against what the log keeps, and followed by runs alone.
 
+use serde_json::json;
 use settle_testkit::{kafka, services};
 
 use crate::check::{kafka_into_sqlite, run_exits, said};
+use crate::dead_letters::{Line, envelope, good};
 use crate::ends::{self, CAPTURE};
 use crate::stage::Stage;
 
 const DAY_MS: u64 = 86_400_000;
+const AFTER_ALONE: &str = r#""before":null,"after":"#;
+const BEFORE_ALONE: &str = r#""after":null,"before":"#;
+
+/// By 46 days.
+fn age_tombstones(stage: &Stage) {
+    let database = rusqlite::Connection::open(stage.path("shop.db")).unwrap();
+    let age = format!("UPDATE t__tombstones SET _written_ms = _written_ms - {}", 46 * DAY_MS);
+    database.execute_batch(&age).unwrap();
+}
 
 fn keep(stage: &Stage, retention: &str) {
     let text = std::fs::read_to_string(stage.path("settle.toml")).unwrap();
@@ -90,8 +101,7 @@ fn a_run_purges_and_nothing_beside_one_does() {
     assert_eq!(run_exits(&stage), 0);
     let database = rusqlite::Connection::open(stage.path("shop.db")).unwrap();
     let count = || -> i64 { database.query_row("SELECT count(*) FROM t__tombstones", [], |row| row.get(0)).unwrap() };
-    let age = format!("UPDATE t__tombstones SET _written_ms = _written_ms - {}", 46 * DAY_MS);
-    database.execute_batch(&age).unwrap();
+    age_tombstones(&stage);
     for beside in [&["prove"][..], &["prove", "--fresh"], &["replay", "--from", "shop:0:0"], &["check"]] {
         let (code, told) = stage.said(beside);
         assert_eq!((code, count()), (0, 1), "{beside:?}: {told}");
@@ -105,4 +115,42 @@ fn a_run_purges_and_nothing_beside_one_does() {
         let (code, told) = stage.said(proof);
         assert_eq!(code, 0, "{proof:?}: {told}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_letter_that_is_older_than_tombstones_are_kept_brings_no_row_back() {
+    let big = (Some(r#"{"id":2}"#.to_owned()), Some(envelope("u", 2, 3_000_000_000, 16)));
+    let line = Line::of_capture(false, &vec![good(1, 10, 10), big]).await;
+    line.one_by_one();
+    assert_eq!(line.run().dead_lettered, 1);
+    line.mend().await;
+    line.stage.reconfigure("[sink]\n", "[sink]\ntombstone_retention = \"45d\"\n");
+    let (code, said) = line.dlq(&["retry"]);
+    assert!(code == 5 && said.contains("stays: shop:0:1: it is older than the tombstones of its table"), "{said}");
+    assert_eq!(line.rows().await, json!([{"id": "1", "n": "10"}]));
+    line.stage.reconfigure("tombstone_retention = \"45d\"\n", "");
+    assert_eq!(line.dlq(&["retry"]).0, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_letter_from_before_a_purge_brings_no_row_back_whatever_the_retention_is_today() {
+    let big = (Some(r#"{"id":1}"#.to_owned()), Some(envelope("u", 1, 3_000_000_000, 16)));
+    let gone = (Some(r#"{"id":1}"#.to_owned()), Some(envelope("d", 1, 0, 20).replace(AFTER_ALONE, BEFORE_ALONE)));
+    let mut pairs = vec![good(1, 10, 10), big, gone];
+    let line = Line::of_capture(false, &pairs).await;
+    line.one_by_one();
+    assert_eq!(line.run().dead_lettered, 1);
+    line.stage.reconfigure("[sink]\n", "[sink]\ntombstone_retention = \"45d\"\n");
+    // The first dates the tombstone, the next purges it.
+    for lsn in [30, 40] {
+        pairs.push(good(2, 10, lsn));
+        line.capture(&pairs);
+        assert_eq!(line.run().applied, 1);
+        age_tombstones(&line.stage);
+    }
+    line.mend().await;
+    line.stage.reconfigure("tombstone_retention = \"45d\"\n", "");
+    let (code, said) = line.dlq(&["retry"]);
+    assert_eq!(line.rows().await, json!([{"id": "2", "n": "10"}]), "{said}");
+    assert!(code == 5 && said.contains("stays: shop:0:1: it is older than the tombstones of its table"), "{said}");
 }

@@ -24,6 +24,9 @@ use super::{Found, Resolution};
 /// Letters that are tried at once.
 const CHUNK: usize = 500;
 
+/// How far the clocks of the log, of the destination and of this machine may differ, milliseconds.
+const CLOCKS_DIFFER_MS: i64 = 3_600_000;
+
 /// What became of a letter.
 #[derive(Debug)]
 pub enum Fate {
@@ -219,13 +222,13 @@ impl<'a> Attempt<'a> {
         }
         if let Event::Change(change) = &fed.event
             && !change.is_delete()
-            && let Some(purged_before) = self.purged_before
-            && entry.record.timestamp_ms.is_none_or(|written| written < purged_before)
+            && let Some(purged_before) = self.purged_before.max(self.places.purged_of(&change.table))
+            && entry.record.timestamp_ms.is_none_or(|written| written < purged_before.saturating_add(CLOCKS_DIFFER_MS))
         {
             return Err(
-                "it is older than tombstones are kept ([sink] tombstone_retention), or does not say how old it is: nothing \
-                 would tell whether its row was deleted since; where the row is missing, a new snapshot brings it; then \
-                 drop this letter"
+                "it is older than the tombstones of its table ([sink] tombstone_retention, now or when they were purged), or \
+                 does not say how old it is: nothing would tell whether its row was deleted since; where the row is \
+                 missing, a new snapshot brings it; then drop this letter"
                     .to_owned(),
             );
         }

@@ -249,6 +249,7 @@ impl Prepared {
         let written = written.map(|column| column.name.as_str());
         let statements = Statements::of(&plan, &table.name, &names, is_deleted.as_deref(), written);
         let dated_graves = graves.zip(written).map(|(graves, written)| Graves {
+            of: table.name.clone(),
             table: graves.name.clone(),
             key: names.clone(),
             written: written.to_owned(),

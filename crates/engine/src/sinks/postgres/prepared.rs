@@ -260,7 +260,7 @@ impl Prepared {
     pub(super) fn dated_graves(&self) -> Option<Graves> {
         let GravesTable { name, written, .. } = self.graves.as_ref()?;
         let key = self.key_columns().map(|column| column.name.clone()).collect();
-        Some(Graves { table: name.clone(), key, written: written.clone()? })
+        Some(Graves { of: self.table.name.clone(), table: name.clone(), key, written: written.clone()? })
     }
 
     /// Key columns, in the order of the key.

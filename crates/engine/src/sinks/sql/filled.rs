@@ -54,24 +54,50 @@ impl Filled {
     }
 }
 
+/// A line of what was noted: a table, what fills it, and from where.
+struct Known {
+    table: String,
+    source: TableName,
+    topic_id: Uuid,
+    partition: i32,
+    from: Offset,
+}
+
+/// All lines of tables that are still the targets of what filled them.
+async fn known(session: &mut impl Session, target: &Target) -> Outcome<Vec<Known>> {
+    let sql = of_kind(session.dialect(), &["subject", "hi"]);
+    let mut known = Vec::new();
+    for row in session.query(READ, &sql, &[KIND.into()]).await? {
+        let mut cells = Cells::of(READ, row);
+        let (subject, from) = (cells.text()?, cells.int()?);
+        let (table, topic_id, partition, namespace, name): (String, Uuid, i32, Box<str>, Box<str>) =
+            serde_json::from_str(&subject)
+                .map_err(|_| contract(READ, "what fills a table is not of the form this program writes"))?;
+        let source = TableName { namespace, name };
+        if session.dialect().same(&target.table_name(&source), &table) {
+            known.push(Known { table, source, topic_id, partition, from });
+        }
+    }
+    Ok(known)
+}
+
+/// Source tables by the table that they fill, as the dialect compares names.
+pub(crate) async fn sources(session: &mut impl Session, target: &Target) -> Outcome<BTreeMap<String, TableName>> {
+    let dialect = session.dialect();
+    let known = known(session, target).await?;
+    Ok(known.into_iter().map(|line| (dialect.canonical(&line.table).into_owned(), line.source)).collect())
+}
+
 /// The tables that were filled from these partitions, are still their targets, and are not there.
 pub(crate) async fn missing(
     session: &mut impl Session,
     target: &Target,
     parts: &[PlacedPartition],
 ) -> Outcome<Vec<MissingTable>> {
-    let sql = of_kind(session.dialect(), &["subject", "hi"]);
     let mut filled = Vec::new();
-    for row in session.query(READ, &sql, &[KIND.into()]).await? {
-        let mut cells = Cells::of(READ, row);
-        let (subject, from) = (cells.text()?, cells.int()?);
-        let (table, id, number, namespace, name): (String, Uuid, i32, Box<str>, Box<str>) =
-            serde_json::from_str(&subject)
-                .map_err(|_| contract(READ, "what fills a table is not of the form this program writes"))?;
-        let is_its = |part: &&PlacedPartition| part.topic_id.0 == id && part.partition.number == number;
-        if let Some(part) = parts.iter().find(is_its)
-            && session.dialect().same(&target.table_name(&TableName { namespace, name }), &table)
-        {
+    for Known { table, topic_id, partition, from, .. } in known(session, target).await? {
+        let is_its = |part: &&PlacedPartition| part.topic_id.0 == topic_id && part.partition.number == partition;
+        if let Some(part) = parts.iter().find(is_its) {
             filled.push(MissingTable { part: part.clone(), table, from });
         }
     }

@@ -10,7 +10,7 @@
 //! | `group` | group, topic, topic id, partition | | | |
 //! | `filled` | target table, topic id, partition, source table | | least offset of a row, 0 | |
 //! | `held` | topic id, partition, key | | offsets of dead letters | |
-//! | `tombstones` | target table that has a table of them | | | |
+//! | `tombstones` | target table that has a table of them | | the moment (ms) from before which they were purged, 0 | |
 //! | `swept` | topic id, topic, source table | upper half of the version | version of the snapshot | partitions, and how far they were read |
 //! | `sweep-gap`, `sweep-last` | topic id, topic, source table | upper half of the version | version of the snapshot | |
 //!

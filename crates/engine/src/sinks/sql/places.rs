@@ -3,7 +3,7 @@
 use settle_core::sink::{PlacedPartition, Places};
 
 use super::session::{Outcome, Session};
-use super::{claims, filled, holds, meta, positions, standings, sweeps};
+use super::{claims, filled, holds, meta, positions, standings, sweeps, tombstones};
 use crate::config::target::Target;
 use crate::epochs::{latest_last, placed};
 
@@ -24,6 +24,7 @@ pub(crate) async fn read(
         missing: filled::missing(session, target, parts).await?,
         holds: holds::read(session, parts).await?,
         pending: sweeps::pending(session, parts).await?,
+        purged: tombstones::purged(session, target).await?,
         truncates: Vec::new(),
     })
 }

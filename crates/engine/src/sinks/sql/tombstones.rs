@@ -8,9 +8,13 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use super::dialect::Dialect;
+use settle_core::change::TableName;
+
+use super::dialect::{Dialect, Take};
+use super::filled;
 use super::meta::{Line, READ, of_kind, put};
 use super::session::{Cells, Outcome, Session, contract};
+use crate::config::target::Target;
 
 const KIND: &str = "tombstones";
 /// Tombstones that one statement takes: a batch waits for no more than that.
@@ -21,6 +25,8 @@ const PAUSE: Duration = Duration::from_secs(3_600);
 /// A table of tombstones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Graves {
+    /// The table whose deleted rows they are of.
+    pub(crate) of: String,
     /// Its name.
     pub(crate) table: String,
     /// Its columns of the key.
@@ -53,6 +59,25 @@ pub(crate) async fn refuse_lost(session: &mut impl Session, table: &str) -> Outc
         }
     }
     Ok(())
+}
+
+/// The source tables whose tombstones were purged, with the moment from before which those were, in
+/// milliseconds since 1970 by the clock of the destination.
+pub(crate) async fn purged(session: &mut impl Session, target: &Target) -> Outcome<Vec<(TableName, i64)>> {
+    let sql = of_kind(session.dialect(), &["subject", "hi"]);
+    let mut purged = Vec::new();
+    for row in session.query(READ, &sql, &[KIND.into()]).await? {
+        let mut cells = Cells::of(READ, row);
+        let (table, until) = (cells.text()?, cells.int()?);
+        if until > 0 {
+            purged.push((table, until));
+        }
+    }
+    if purged.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sources = filled::sources(session, target).await?;
+    Ok(purged.into_iter().filter_map(|(table, until)| Some((sources.get(&table)?.clone(), until))).collect())
 }
 
 /// When tables are purged again.
@@ -111,6 +136,13 @@ pub(crate) async fn purge(session: &mut impl Session, graves: &Graves, retention
     // One that does not say when it was written may have been written just now.
     let dated = session.execute(&operation, &date(dialect, graves), &[now.into()]).await?;
     let until = now.saturating_sub(i64::try_from(retention.as_millis()).unwrap_or(i64::MAX));
+    if session.query(&operation, &any_older(dialect, graves), &[until.into()]).await?.is_empty() {
+        return Ok(Purged { count: 0, all: dated < PIECE as u64 });
+    }
+    // Ahead of it: there may be no transaction around the two.
+    let subject = dialect.canonical(&graves.of);
+    let line = Line { kind: KIND, subject: &subject, hi: until, ..Line::default() };
+    put(session, line, &[("hi", Take::Greatest)]).await?;
     let count = session.execute(&operation, &delete(dialect, graves), &[until.into()]).await?;
     Ok(Purged { count, all: count.max(dated) < PIECE as u64 })
 }
@@ -130,6 +162,12 @@ fn date(dialect: Dialect, graves: &Graves) -> String {
         }
         Dialect::MySql => format!("UPDATE {table} {set} WHERE {written} IS NULL LIMIT {PIECE}"),
     }
+}
+
+/// Asks for a tombstone from before a moment.
+fn any_older(dialect: Dialect, graves: &Graves) -> String {
+    let (table, written) = (dialect.quoted(&graves.table), dialect.quoted(&graves.written));
+    format!("SELECT {written} FROM {table} WHERE {written} < {} LIMIT 1", dialect.place(1))
 }
 
 /// Deletes a piece of the tombstones from before a moment.
@@ -221,7 +259,12 @@ mod tests {
     use super::*;
 
     fn graves(table: &str) -> Graves {
-        Graves { table: table.to_owned(), key: vec!["a".into(), "b".into()], written: "w".to_owned() }
+        Graves {
+            of: "of".to_owned(),
+            table: table.to_owned(),
+            key: vec!["a".into(), "b".into()],
+            written: "w".to_owned(),
+        }
     }
 
     #[test]

@@ -106,6 +106,7 @@ pub(super) fn prepare(
     let written = graves.as_ref().and_then(|graves| graves.column(&plan.meta.written_ms));
     let written = written.map(|column| column.name.as_str());
     let dated_graves = graves.as_ref().zip(written).map(|(graves, written)| Graves {
+        of: table.name.clone(),
         table: graves.name.clone(),
         key: key_names.iter().map(|name| (*name).to_owned()).collect(),
         written: written.to_owned(),
