@@ -20,8 +20,8 @@ pub use row::{Again, Kept, Row};
 #[derive(Debug, Default)]
 pub struct Batch {
     pub(crate) changes: Vec<Change>,
-    /// Beside each change: the change in this batch that its unavailable columns come from.
-    pub(crate) fills: Vec<Option<usize>>,
+    /// Beside each change: the change of its key in this batch that it superseded.
+    pub(crate) earlier: Vec<Option<usize>>,
     pub(crate) tables: BTreeMap<Arc<TableName>, Vec<usize>>,
     pub(crate) truncates: Vec<Truncate>,
     pub(crate) floors: Vec<(Partition, Floor)>,

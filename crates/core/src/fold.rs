@@ -148,7 +148,7 @@ impl Fold {
         invariant::check(&ONE_SURVIVOR_PER_KEY, rows == self.latest.len());
         let tally = batch.tally;
         invariant::check(&TALLY_BALANCES, tally.read == tally.placed() + rows as u64);
-        drop_fills_across_truncates(&mut batch);
+        part_at_truncates(&mut batch);
         self.latest.clear();
         self.opened_at_ms = None;
         batch
@@ -175,7 +175,7 @@ impl Fold {
 
     fn take(&mut self, change: Change) -> Result<(), Refusal> {
         let index = self.batch.changes.len();
-        let fill = match self.latest.entry((change.table.clone(), change.key.clone())) {
+        let earlier = match self.latest.entry((change.table.clone(), change.key.clone())) {
             Entry::Vacant(vacant) => {
                 let rows = self.batch.tables.entry(change.table.clone()).or_default();
                 vacant.insert(Survivor { change: index, row: rows.len() });
@@ -184,7 +184,7 @@ impl Fold {
             }
             Entry::Occupied(mut known) => {
                 let survivor = &self.batch.changes[known.get().change];
-                let fill = match change.version.cmp(&survivor.version) {
+                let earlier = match change.version.cmp(&survivor.version) {
                     Ordering::Less => None,
                     Ordering::Equal => {
                         if !change.may_tie && !survivor.may_tie && !same_content(&change, survivor) {
@@ -195,23 +195,20 @@ impl Fold {
                     }
                     Ordering::Greater => {
                         let Survivor { change: before, row } = *known.get();
-                        // A delete ends the row: what follows it is another, which has nothing of
-                        // the old one.
-                        let fill = (!survivor.is_delete()).then_some(before);
                         if let Some(rows) = self.batch.tables.get_mut(&change.table) {
                             rows[row] = index;
                         }
                         known.get_mut().change = index;
-                        fill
+                        Some(before)
                     }
                 };
                 self.batch.tally.superseded += 1;
-                fill
+                earlier
             }
         };
         self.batch.bytes += change.record.size();
         self.batch.changes.push(change);
-        self.batch.fills.push(fill);
+        self.batch.earlier.push(earlier);
         Ok(())
     }
 }
@@ -237,14 +234,14 @@ pub(crate) fn fold_into(batch: Batch, changes: Vec<Change>) -> Result<Batch, Ref
 
 /// A truncate ends what a change may stand on: a row behind it is none that was before it. It may
 /// have come on another partition, before or after both.
-fn drop_fills_across_truncates(batch: &mut Batch) {
+fn part_at_truncates(batch: &mut Batch) {
     for truncate in &batch.truncates {
-        for (change, fill) in batch.changes.iter().zip(&mut batch.fills) {
-            let Some(from) = *fill else { continue };
+        for (change, earlier) in batch.changes.iter().zip(&mut batch.earlier) {
+            let Some(from) = *earlier else { continue };
             let cut = truncate.cut();
             let across = cut.empties(batch.changes[from].version) && !cut.empties(change.version);
             if across && change.table == truncate.table {
-                *fill = None;
+                *earlier = None;
             }
         }
     }

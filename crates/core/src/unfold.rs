@@ -88,7 +88,7 @@ impl<'h> Pieces<'h> {
     }
 
     fn of(mut rest: Batch, holds: &'h mut Holds) -> Self {
-        rest.fills.clear();
+        rest.earlier.clear();
         rest.tables.clear();
         rest.tally.superseded = 0;
         Self { holds, rest, todo: Vec::new(), letters: Vec::new() }

@@ -44,7 +44,7 @@ impl Batch {
         // Folding counts all of them again.
         self.bytes -= changes.iter().map(|change| change.record.size()).sum::<usize>();
         self.tally.superseded = 0;
-        self.fills.clear();
+        self.earlier.clear();
         self.tables.clear();
         changes.retain(|change| !is_gone(&change.record.partition));
         self.tally.read -= (all - changes.len()) as u64;

@@ -65,7 +65,7 @@ impl<'a> Row<'a> {
     /// here, so that it ends as if the changes came one by one.
     pub fn left_out(&self) -> Vec<Column<'a>> {
         let mut found: Vec<Column<'a>> = Vec::new();
-        let mut from = self.batch.fills[self.index];
+        let mut from = self.batch.same_row(self.index);
         if from.is_none() {
             return found;
         }
@@ -77,9 +77,23 @@ impl<'a> Row<'a> {
                     found.push(column.clone());
                 }
             }
-            from = self.batch.fills[index];
+            from = self.batch.same_row(index);
         }
         found
+    }
+
+    /// The version of the delete in this batch that ended the row which had the key before this one. A
+    /// destination that keeps what a record leaves out must not keep it of that row, so whatever it has under
+    /// the key from before this version goes first.
+    pub fn follows_delete(&self) -> Option<Version> {
+        let mut index = self.index;
+        loop {
+            index = self.batch.earlier[index]?;
+            let change = &self.batch.changes[index];
+            if change.is_delete() {
+                return Some(change.version);
+            }
+        }
     }
 
     /// Where the destination, as it is before this batch, holds the columns that stay unavailable, unless
@@ -173,12 +187,18 @@ enum Before<'a> {
 }
 
 impl Batch {
+    /// The change before `index` of the same row under the same key. A delete ends a row: what comes after
+    /// it is another, which has nothing of the old one.
+    fn same_row(&self, index: usize) -> Option<usize> {
+        self.earlier[index].filter(|&earlier| !self.changes[earlier].is_delete())
+    }
+
     /// The change before `index` of the same row, which had another key if `index` is the second
-    /// half of a key change. A delete ends a row: what comes after it is another.
+    /// half of a key change.
     fn before(&self, index: usize) -> Before<'_> {
         let change = &self.changes[index];
         let Some(old) = &change.old_key else {
-            return match (self.fills[index], change.op) {
+            return match (self.same_row(index), change.op) {
                 (Some(from), _) => Before::SameKey(from),
                 (None, Op::Create) => Before::Kept(Kept::Nowhere),
                 (None, _) => Before::Kept(Kept::Row { key: &change.key, below: change.version }),

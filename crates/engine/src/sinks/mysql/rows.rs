@@ -126,6 +126,7 @@ impl Writer<'_> {
             Deletes::Soft => self.mark(&deletes).await?,
             Deletes::Hard => self.delete(&deletes).await?,
         };
+        self.end_rows(&upserts).await?;
         let mut shapes: Vec<(Arc<Shape>, Vec<Item<'_, '_>>)> = Vec::new();
         for item in upserts {
             let shape = self.shape(item.laid, moved)?;
@@ -184,20 +185,34 @@ impl Writer<'_> {
             let there = dead.iter().copied().filter(|item| stored.contains_key(&item.ident)).collect();
             (dead, there)
         };
-        for (what, items) in [(Buried::Grave, &dead), (Buried::Row, &there)] {
-            let prepared = &*self.prepared;
-            let statement = match what {
-                Buried::Grave => &prepared.statements.put_tombstones,
-                Buried::Row => &prepared.statements.delete_rows,
-            };
-            for items in items.chunks(ROWS.min(VALUES / statement.width)) {
-                let values: Vec<Bound> =
-                    items.iter().flat_map(|item| item.key.iter().cloned().chain(halves(item.version()))).collect();
-                let ran = self.connection.run(&prepared.operation(), &statement.of(items.len()), values).await;
-                ran.map_err(|refused| at_fault(refused, items.iter().map(|item| item.change())))?;
-            }
+        for (what, items) in [(Buried::Grave, dead.as_slice()), (Buried::Row, there.as_slice())] {
+            self.bury(what, items.iter().map(|item| (*item, item.version())).collect()).await?;
         }
         Ok(dead.len() as u64)
+    }
+
+    /// Removes what is left of rows that were deleted in this batch, and whose keys these rows took again.
+    async fn end_rows(&mut self, items: &[Item<'_, '_>]) -> Outcome<()> {
+        if self.prepared.plan.deletes == Deletes::Soft {
+            return Ok(());
+        }
+        let ended = items.iter().filter_map(|item| Some((item, item.laid.row.follows_delete()?))).collect();
+        self.bury(Buried::Row, ended).await
+    }
+
+    async fn bury(&mut self, what: Buried, items: Vec<(&Item<'_, '_>, Version)>) -> Outcome<()> {
+        let prepared = &*self.prepared;
+        let statement = match what {
+            Buried::Grave => &prepared.statements.put_tombstones,
+            Buried::Row => &prepared.statements.delete_rows,
+        };
+        for items in items.chunks(ROWS.min(VALUES / statement.width)) {
+            let values: Vec<Bound> =
+                items.iter().flat_map(|(item, version)| item.key.iter().cloned().chain(halves(*version))).collect();
+            let ran = self.connection.run(&prepared.operation(), &statement.of(items.len()), values).await;
+            ran.map_err(|refused| at_fault(refused, items.iter().map(|(item, _)| item.change())))?;
+        }
+        Ok(())
     }
 
     /// Writes one row; true if it was applied.
@@ -212,6 +227,7 @@ impl Writer<'_> {
                 (Deletes::Soft | Deletes::Hard, _) => Ok(self.delete(items).await? > 0),
             };
         }
+        self.end_rows(items).await?;
         let shape = self.shape(item.laid, moved)?;
         self.upsert_one(item, &shape, moved).await
     }

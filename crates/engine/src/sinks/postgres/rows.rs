@@ -14,6 +14,7 @@ use settle_core::columns::Column as Carried;
 use settle_core::key::Key;
 use settle_core::schema::{Conventions, Origin};
 use settle_core::sink::{self, FailureKind, SinkError};
+use settle_core::version::Version;
 
 use super::encode;
 use super::failure::{Outcome, contract};
@@ -29,8 +30,10 @@ use crate::config::target::Deletes;
 use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::unsent;
 
-/// The group of deletes in a stage; the others are counted from 1.
+/// The group of deletes in a stage; those of rows are counted from 1.
 const DELETES: i32 = 0;
+/// The group of deletes whose keys were taken again in the batch.
+const ENDED: i32 = -1;
 
 /// Writes the rows of one table.
 pub(super) struct Writer<'a> {
@@ -66,7 +69,7 @@ impl Writer<'_> {
         }
         // Looked up before anything is written: the delete of the old key is in the same batch.
         let moved = if table.has_key_changes() { moved::find(self, &rows).await? } else { Moved::default() };
-        let mut deletes = Group::default();
+        let (mut deletes, mut ended) = (Group::default(), Group::default());
         let mut sets: Vec<Set> = Vec::new();
         for (index, row) in rows.iter().enumerate() {
             if self.emptied.takes(*row)? {
@@ -75,16 +78,24 @@ impl Writer<'_> {
                 let key = self.key(row.key(), row.change())?;
                 deletes.add(index, key.order, |out| {
                     out.put_slice(&key.fields);
-                    put_meta(out, row.change());
+                    put_meta(out, row.change(), row.version());
                     Ok(())
                 })?;
             } else {
+                if let (Deletes::Hard, Some(deleted)) = (self.prepared.plan.deletes, row.follows_delete()) {
+                    let key = self.key(row.key(), row.change())?;
+                    ended.add(index, key.order, |out| {
+                        out.put_slice(&key.fields);
+                        put_meta(out, row.change(), deleted);
+                        Ok(())
+                    })?;
+                }
                 self.sort_out(index, *row, &moved, &mut sets).await?;
             }
         }
         let stage = stage::stage(self.session, self.prepared).await?;
         // Deletes first: what they free of another unique index may be taken by the rows that follow.
-        self.delete(&stage, &rows, deletes, outcome).await?;
+        self.delete(&stage, &rows, [deletes, ended], outcome).await?;
         for (at, set) in (0_i32..).zip(sets) {
             self.put(&stage, &rows, 3 * at, set, outcome).await?;
         }
@@ -122,7 +133,7 @@ impl Writer<'_> {
                     out.put_i32(-1);
                     out.put_slice(&key.fields);
                     layout.bound.iter().for_each(|_| out.put_i32(-1));
-                    put_meta(out, change);
+                    put_meta(out, change, change.version);
                     Ok(())
                 });
             }
@@ -145,7 +156,7 @@ impl Writer<'_> {
                     None => self.value(out, &columns[at].name, columns[at].json, at, target, change)?,
                 }
             }
-            put_meta(out, change);
+            put_meta(out, change, change.version);
             Ok(())
         })
     }
@@ -179,18 +190,25 @@ impl Writer<'_> {
         &mut self,
         stage: &str,
         rows: &[Row<'_>],
-        mut group: Group,
+        [mut group, mut ended]: [Group; 2],
         outcome: &mut sink::Outcome,
     ) -> Outcome<()> {
-        if group.is_empty() {
+        if group.is_empty() && ended.is_empty() {
             return Ok(());
         }
         group.sort();
+        ended.sort();
         let columns: Vec<String> = self.key_names().into_iter().chain(META.map(str::to_owned)).collect();
-        self.copy(stage, &columns, &[(DELETES, &group)], rows).await?;
+        self.copy(stage, &columns, &[(DELETES, &group), (ENDED, &ended)], rows).await?;
         let statements = Statements::new(self.prepared, stage);
         let graves = self.prepared.graves.as_ref();
         let (run, operation) = (self.session.connection(), self.prepared.operation());
+        if !ended.is_empty() {
+            run.run(&operation, &statements.delete(ENDED)).await?;
+        }
+        if group.is_empty() {
+            return Ok(());
+        }
         let deleted = match (self.prepared.plan.deletes, &self.prepared.is_deleted, graves) {
             (Deletes::Soft, Some(flag), graves) => {
                 let marked = run.count(&operation, &statements.mark_deleted(DELETES, flag)).await?;
@@ -386,7 +404,7 @@ impl Writer<'_> {
 /// Names in a stage of what every write sets.
 const META: [&str; 4] = ["op", "ts", "hi", "lo"];
 
-fn put_meta(out: &mut Vec<u8>, change: &Change) {
+fn put_meta(out: &mut Vec<u8>, change: &Change, version: Version) {
     let op = change.op.letter().as_bytes();
     out.put_i32(i32::try_from(op.len()).unwrap_or(0));
     out.put_slice(op);
@@ -397,7 +415,7 @@ fn put_meta(out: &mut Vec<u8>, change: &Change) {
         }
         None => out.put_i32(-1),
     }
-    for half in [change.version.hi_signed(), change.version.lo_signed()] {
+    for half in [version.hi_signed(), version.lo_signed()] {
         out.put_i32(8);
         out.put_i64(half);
     }

@@ -176,6 +176,9 @@ impl<'a> Writer<'a> {
         if tombstone.is_some_and(|deleted| deleted >= row.version()) {
             return Ok(false);
         }
+        if let (Deletes::Hard, Some(deleted)) = (self.prepared.plan.deletes, row.follows_delete()) {
+            self.run_for(change, &self.prepared.statements.delete_row, &key, &halves(deleted))?;
+        }
         let (columns, left_out) = (row.columns(), row.left_out());
         let columns: Vec<&Carried<'_>> = columns.iter().chain(&left_out).collect();
         let keeps: Vec<bool> = columns

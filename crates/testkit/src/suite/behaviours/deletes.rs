@@ -35,6 +35,30 @@ pub(in crate::suite) async fn a_row_that_comes_and_goes_ends_alike_in_every_cut(
     }
 }
 
+/// A column that the source does not send any more is empty in a row that comes again: its value was another's.
+pub(in crate::suite) async fn a_row_that_comes_again_has_nothing_of_the_one_before(stand: &dyn Stand) {
+    let mut source = Source::new(Engine::Postgres, []);
+    // With them, two schemas would be two batches.
+    source.with_schemas = false;
+    let mut scene = Scene::of(stand, source).await;
+    let mut stories = Vec::new();
+    for (n, cut) in every_cut(5).into_iter().enumerate() {
+        let table = scene.add_table(Table::of(format!("cut{n}")));
+        let start = scene.source.log().len();
+        scene.source.insert(table, json!({"id": 1, "n": 1, "body": "first life"}));
+        scene.source.insert(table, json!({"id": 2, "n": 1, "body": "its only life"}));
+        scene.source.delete(table, json!({"id": 1}));
+        scene.source.insert(table, json!({"id": 1, "n": 3}));
+        scene.source.update(table, json!({"id": 1, "n": 4}), Sent::Whole);
+        stories.push(cut.into_iter().map(|batch| batch.into_iter().map(|at| start + at).collect()).collect());
+    }
+    let mut run = scene.run().await;
+    scene.deliver_each(&mut run, &stories).await;
+    scene.check("every cut").await;
+    scene.replay(32, scene.all()).await;
+    scene.check_end("every cut, again").await;
+}
+
 /// What was deleted stays so, whichever older change comes late; a newer one brings the row back.
 pub(in crate::suite) async fn a_late_older_change_does_not_resurrect(stand: &dyn Stand) {
     for deletes in Scene::ways_to_delete(stand) {

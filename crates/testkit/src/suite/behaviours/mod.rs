@@ -45,6 +45,7 @@ behaviours! {
     }
     deletes {
         a_row_that_comes_and_goes_ends_alike_in_every_cut;
+        a_row_that_comes_again_has_nothing_of_the_one_before;
         a_late_older_change_does_not_resurrect;
         a_delete_of_a_row_never_seen_keeps_older_changes_out;
         a_changed_way_to_delete_brings_nothing_back [HardDeletes];
