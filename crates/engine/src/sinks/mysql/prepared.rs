@@ -41,7 +41,8 @@ pub(super) struct Prepared {
     owner: Owner,
     pub(super) plan: Plan,
     evolution: Evolution,
-    create: bool,
+    /// It may have been made for a delete that told no other columns than the key.
+    may_lack_its_first: bool,
     pub(super) table: Description,
     pub(super) key: Vec<KeyColumn>,
     /// The column that marks deleted rows, where the table has one: also where deletes are hard
@@ -257,7 +258,7 @@ impl Prepared {
         Self {
             owner,
             evolution: target.evolution,
-            create: target.create,
+            may_lack_its_first: target.create && rows.schema().is_none(),
             statements,
             key,
             is_deleted,
@@ -384,6 +385,6 @@ impl Prepared {
 
     /// What happens to columns that the table lacks.
     fn evolution(&self) -> Evolution {
-        self.keyed().evolution(self.create, self.evolution)
+        self.keyed().evolution(self.may_lack_its_first, self.evolution)
     }
 }

@@ -35,7 +35,8 @@ pub(super) struct Prepared {
     pub(super) plan: Plan,
     pub(super) schema: String,
     evolution: Evolution,
-    create: bool,
+    /// It may have been made for a delete that told no other columns than the key.
+    may_lack_its_first: bool,
     pub(super) table: Description,
     pub(super) key: Vec<KeyColumn>,
     /// The column that marks deleted rows, where the table has one: also where deletes are hard
@@ -120,7 +121,7 @@ pub(super) async fn prepare(
         owner,
         schema: schema.to_owned(),
         evolution: target.evolution,
-        create: target.create,
+        may_lack_its_first: target.create && rows.schema().is_none(),
         key,
         is_deleted,
         graves,
@@ -344,6 +345,6 @@ impl Prepared {
 
     /// What happens to columns that the table lacks.
     pub(super) fn evolution(&self) -> Evolution {
-        self.keyed().evolution(self.create, self.evolution)
+        self.keyed().evolution(self.may_lack_its_first, self.evolution)
     }
 }

@@ -59,9 +59,9 @@ impl<T: Outline> Keyed<'_, T> {
     }
 
     /// What happens to columns that the table lacks, where `set` says it of others. One that was made for a
-    /// delete has the key alone: the columns of its first row are no change of it.
-    pub(crate) fn evolution(&self, create: bool, set: Evolution) -> Evolution {
-        if create && self.has_key_alone() { Evolution::Add } else { set }
+    /// delete without a schema has the key alone: the columns of its first row are no change of it.
+    pub(crate) fn evolution(&self, may_lack_its_first: bool, set: Evolution) -> Evolution {
+        if may_lack_its_first && self.has_key_alone() { Evolution::Add } else { set }
     }
 
     fn has_key_alone(&self) -> bool {

@@ -33,7 +33,8 @@ pub(super) struct Prepared {
     owner: Owner,
     pub(super) plan: Plan,
     evolution: Evolution,
-    create: bool,
+    /// It may have been made for a delete that told no other columns than the key.
+    may_lack_its_first: bool,
     pub(super) table: Description,
     pub(super) key: Vec<KeyColumn>,
     /// The column that marks deleted rows, where the table has one: also where deletes are hard
@@ -114,7 +115,7 @@ pub(super) fn prepare(
     Ok(Prepared {
         owner,
         evolution: target.evolution,
-        create: target.create,
+        may_lack_its_first: target.create && rows.schema().is_none(),
         statements: Statements::of(&plan, &table.name, &key_names, is_deleted.as_deref(), written),
         key,
         is_deleted,
@@ -269,6 +270,6 @@ impl Prepared {
 
     /// What happens to columns that the table lacks.
     pub(super) fn evolution(&self) -> Evolution {
-        self.keyed().evolution(self.create, self.evolution)
+        self.keyed().evolution(self.may_lack_its_first, self.evolution)
     }
 }

@@ -5,9 +5,9 @@ use serde_json::json;
 use settle_core::sink::{FailureKind, SinkError};
 
 use crate::suite::scene::Scene;
-use crate::suite::source::Sent;
+use crate::suite::source::{Engine, Sent, Source};
 use crate::suite::stand::{Form, PRECIOUS, Stand};
-use crate::suite::table::{Column, Kind};
+use crate::suite::table::{Column, Kind, Table};
 
 /// One row for a table that is there.
 async fn prepared(stand: &dyn Stand, form: Form<'_>) -> Scene {
@@ -80,6 +80,22 @@ pub(in crate::suite) async fn a_missing_column_is_refused_where_it_may_not_be_ad
     scene.rules.refuses_columns = true;
     refused(&scene, &["body"]).await;
     is_empty(&scene).await;
+}
+
+pub(in crate::suite) async fn a_table_that_is_all_key_gets_no_column_that_may_not_be_added(stand: &dyn Stand) {
+    let columns = vec![Column::key("left_id", Kind::Int), Column::key("right_id", Kind::Int)];
+    let pairs = Table { name: "pairs".into(), columns };
+    let mut scene = Scene::of(stand, Source::new(Engine::Postgres, [pairs])).await;
+    scene.rules.refuses_columns = true;
+    let first = scene.source.insert(0, json!({"left_id": 1, "right_id": 2}));
+    scene.replay(1, [first]).await;
+    scene.source.add_column(0, Column::new("note", Kind::Text));
+    scene.source.insert(0, json!({"left_id": 1, "right_id": 3, "note": "new"}));
+    let records = scene.records(scene.all());
+    let mut run = scene.run().await;
+    let error = run.settle(&records[1..]).await.expect_err("a column that may not be added");
+    assert_eq!(error.kind, FailureKind::Contract, "{error}");
+    assert!(error.to_string().contains("note"), "{error}");
 }
 
 /// In the middle of a topic, too: the rows before have NULL in it.

@@ -131,6 +131,7 @@ behaviours! {
         a_second_unique_index_is_refused [UniqueIndexes];
         a_view_is_refused;
         a_missing_column_is_refused_where_it_may_not_be_added;
+        a_table_that_is_all_key_gets_no_column_that_may_not_be_added;
         a_missing_column_is_added;
         a_column_of_another_kind_stores_nothing_else;
     }
