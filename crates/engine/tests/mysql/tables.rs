@@ -225,3 +225,27 @@ async fn two_columns_that_differ_by_case_are_one() {
     assert_eq!(apply(&mut sink, &batch(&twice.records)).await.unwrap().applied, 1);
     assert_eq!(database.one("SELECT Größe FROM t").await, "c");
 }
+
+/// The server knows more capitals of a letter than Unicode does: that is said instead of being asked for ever.
+#[tokio::test]
+async fn columns_whose_names_are_one_to_the_server_are_refused() {
+    let records = |columns: &[&str]| {
+        let mut log = Log::of("t");
+        let mut fields = vec![json!({"type": "int64", "optional": false, "field": "id"})];
+        fields.extend(columns.iter().map(|name| json!({"type": "string", "optional": true, "field": name})));
+        let mut row = json!({"id": 1});
+        columns.iter().for_each(|name| row[name] = json!("a"));
+        log.add_with_schema("c", 10, &row, &serde_json::Value::from(fields));
+        log.records
+    };
+    let refused = async |database: &Database, records: &[_]| {
+        let mut sink = database.sink(target(), records).await;
+        let error = apply(&mut sink, &batch(records)).await.unwrap_err();
+        assert!(error.to_string().contains("takes its name and another column's for one"), "{error}");
+        assert_eq!(error.kind, FailureKind::Contract);
+    };
+    let database = Database::new().await;
+    refused(&database, &records(&["İlk", "ilk"])).await;
+    apply_all(&database, &target(), &records(&["İlk"]), 1).await;
+    refused(&database, &records(&["ilk"])).await;
+}

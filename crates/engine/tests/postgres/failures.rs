@@ -159,3 +159,13 @@ fn a_server_that_is_not_there_is_unreachable() {
     assert_eq!(error.kind, FailureKind::Contract, "{error}");
     assert!(error.context.ends_with("create it, or name another in [sink] url"), "{error}");
 }
+
+#[test]
+fn a_type_that_has_the_name_of_the_table_is_refused() {
+    let (database, log) = (Database::new(), log());
+    database.run("CREATE TYPE t AS ENUM ('a')");
+    let mut sink = database.sink(declared_target(), &log.records);
+    let error = database.apply(&mut sink, &batch(&log.records)).unwrap_err();
+    assert_eq!(error.kind, FailureKind::Contract, "{error}");
+    assert!(error.context.contains("type \"t\" already exists; drop that, or give the table another name"), "{error}");
+}

@@ -16,6 +16,12 @@ struct ServerCode {
     state: String,
 }
 
+/// True where a table has, or was to get, a column of the name already, as the server compares names.
+pub(super) fn is_second_of_a_name(error: &SinkError) -> bool {
+    let code = error.source.as_ref().and_then(|cause| cause.downcast_ref::<ServerCode>());
+    code.is_some_and(|server| server.code == 1060)
+}
+
 /// Sorts an error by what must be done about it.
 pub(super) fn of(error: Error, operation: &str) -> SinkError {
     let (code, state, message) = match error {

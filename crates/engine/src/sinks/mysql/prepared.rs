@@ -15,7 +15,7 @@ use super::column::NewType;
 use super::config::MySqlConfig;
 use super::connection::{Connection, Server, Shown};
 use super::ddl::{self, Tell, add_column, declared_type};
-use super::failure::{Outcome, contract};
+use super::failure::{Outcome, contract, is_second_of_a_name};
 use super::shape::{Shape, Statements};
 use super::table::{Column, Description, describe};
 use super::validate;
@@ -31,6 +31,10 @@ use crate::sinks::sql::tombstones::{self, Graves};
 use crate::sinks::sql::{claims, standings};
 
 const SQL: Dialect = Dialect::MySql;
+
+/// Why a column cannot be.
+const ONE_NAME: &str = "the server takes its name and another column's for one (capitals do not count); give one \
+                        of them another name: [tables.\"…\"] rename";
 
 /// Column sets that are remembered for a table.
 const MAX_SHAPES: usize = 64;
@@ -151,7 +155,12 @@ async fn make(connection: &mut Connection, target: &Target, plan: &Plan, rows: T
 
 /// Another instance may make it at the same time.
 async fn make_once(connection: &mut Connection, operation: &str, create: &str) -> Outcome<()> {
-    connection.execute_text(operation, &create.replacen("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)).await
+    let made =
+        connection.execute_text(operation, &create.replacen("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)).await;
+    made.map_err(|error| match is_second_of_a_name(&error) {
+        true => contract(operation, ONE_NAME),
+        false => error,
+    })
 }
 
 /// Adds Settle's columns to a table that has no rows, where tables may be made and changed. A table
@@ -373,11 +382,19 @@ impl Prepared {
         row: Row<'_>,
     ) -> Outcome<()> {
         let Some((column, sql)) = self.growth(carried, at, row)? else { return Ok(()) };
-        connection.execute_text(&format!("add column \"{column}\" to \"{}\"", self.table.name), &sql).await?;
-        tracing::info!(table = self.table.name, sql, "added a column");
+        let operation = format!("add column \"{column}\" to \"{}\"", self.table.name);
+        let added = connection.execute_text(&operation, &sql).await;
         if let Some(described) = describe(connection, &self.table.name).await? {
             self.table = described;
         }
+        match added {
+            // Another instance may have added it meanwhile.
+            Err(error) if is_second_of_a_name(&error) && self.table.column(&column).is_none() => {
+                return Err(contract(operation, ONE_NAME));
+            }
+            added => added?,
+        }
+        tracing::info!(table = self.table.name, sql, "added a column");
         self.shown = shown(connection, &self.table.name).await?;
         self.shapes.clear();
         Ok(())

@@ -114,7 +114,9 @@ fn sorted(code: &str, message: &str, names: [Option<&str>; 2]) -> (FailureKind, 
         "28000" | "28P01" => (Denied, told("see user and password of [sink]")),
         "42501" => (Denied, told("give this user the privilege")),
         // Another instance made the same table at the same time.
-        "42P07" | "42710" | "42P06" | "42701" => (Conflict, message.to_owned()),
+        "42P07" | "42P06" | "42701" => (Conflict, message.to_owned()),
+        // No table has it: one would have been found.
+        "42710" => (Contract, told("drop that, or give the table another name: [tables.\"…\"] name")),
         "3D000" => (Contract, told("create it, or name another in [sink] url")),
         "3F000" => (Contract, told("create it, or name another: [sink] schema")),
         "57P04" => (Contract, told("name another in [sink] url")),
@@ -183,6 +185,7 @@ mod tests {
             ("40001", K::Conflict),
             ("40P01", K::Conflict),
             ("42P07", K::Conflict),
+            ("42710", K::Contract),
             ("22003", K::Row),
             ("22P05", K::Row),
             ("2200N", K::Row),
