@@ -99,6 +99,26 @@ async fn a_server_that_is_away_is_said_to_be_away_and_holds_up_nothing_later() {
     assert_eq!(apply(&mut sink, &batch(&log.records)).await.unwrap(), Outcome { applied: 3, stale: 0 });
 }
 
+/// As behind a proxy whose server is gone: the connection stands, and nothing comes.
+#[tokio::test]
+async fn a_server_that_falls_silent_before_a_table_is_looked_at_is_given_up() {
+    let (database, log) = (database().await, log());
+    let upstream = format!("{}:{}", database.inner.host(), database.inner.port());
+    let proxy = WireProxy::before(&upstream).await;
+    let url = database.inner.url().replace(&upstream, &proxy.address().to_string());
+    let mut config = database.config();
+    config.address = settle_engine::sinks::mysql::Address::parse(&url, std::path::Path::new("")).unwrap();
+    config.request_timeout_ms = 1_000;
+    let (mut sink, _) = database.open(config, target(), &log.records).await.unwrap();
+    proxy.lose_reply("", "an answer that never comes");
+    let records = batch(&log.records);
+    let applied = tokio::time::timeout(std::time::Duration::from_secs(60), apply(&mut sink, &records));
+    let error = applied.await.expect("it is given up").unwrap_err();
+    assert_eq!(error.kind, FailureKind::Unreachable, "{error}");
+    drop(sink);
+    proxy.pass();
+}
+
 #[tokio::test]
 async fn a_wrong_password_is_told_without_it() {
     let database = database().await;

@@ -108,10 +108,7 @@ async fn lay<'b>(
             if !is_fresh && !prepared.is_unchanged(connection).await? {
                 prepare_table(connection, config, state, rows).await?;
             } else {
-                connection.be_patient(true);
-                let grown = prepared.grow(connection, &columns[at], at, row).await;
-                connection.be_patient(false);
-                grown?;
+                prepared.grow(connection, &columns[at], at, row).await?;
             }
             is_fresh = true;
         }
@@ -128,9 +125,7 @@ async fn prepare_table(
 ) -> Outcome<()> {
     let mut findings = Vec::new();
     let is_ranked = state.ranked.contains(rows.table);
-    connection.be_patient(true);
     let prepared = prepare(connection, config, &state.target, rows, is_ranked, &mut findings).await;
-    connection.be_patient(false);
     let prepared = prepared.map_err(SinkError::beside_the_rows)?;
     state.ranked.insert(rows.table.clone());
     for finding in findings {
@@ -189,10 +184,7 @@ async fn beside_the_rows(connection: &mut Connection, state: &State, batch: &Bat
     state.fence.pass(connection, batch).await?;
     claims::lock(connection, &ready.locks).await?;
     for (event, plan) in &ready.truncates {
-        connection.be_patient(true);
-        let emptied = truncate(connection, plan, event).await;
-        connection.be_patient(false);
-        emptied?;
+        truncate(connection, plan, event).await?;
     }
     Ok(())
 }
@@ -219,7 +211,10 @@ async fn truncate(connection: &mut Connection, plan: &Plan, event: &Truncate) ->
             SQL.quoted(&hi),
             SQL.quoted(&lo)
         );
-        connection.run(&operation, &sql, halves.iter().map(|half| (*half).into()).collect()).await?;
+        connection.be_patient(true);
+        let emptied = connection.run(&operation, &sql, halves.iter().map(|half| (*half).into()).collect()).await;
+        connection.be_patient(false);
+        emptied?;
     }
     Ok(())
 }

@@ -121,7 +121,8 @@ impl Connection {
         Ok(())
     }
 
-    /// From now on a statement may take as long as a whole table needs; or the usual time again.
+    /// From now on a statement may take as long as a whole table needs; or the usual time again. Nothing else is
+    /// sent in between: a server that went away would be waited for as long.
     pub(super) fn be_patient(&mut self, patient: bool) {
         self.limit = if patient { PATIENCE } else { self.usual };
     }
@@ -131,6 +132,14 @@ impl Connection {
         let limit = self.limit;
         let ran = tokio::time::timeout(limit, self.conn.query_drop(sql)).await;
         ran.map_err(|_| silent(operation, limit))?.map_err(|error| failure::of(error, operation))
+    }
+
+    /// Runs DDL that may take as long as a whole table needs.
+    pub(super) async fn alter(&mut self, operation: &str, sql: &str) -> Outcome<()> {
+        self.be_patient(true);
+        let altered = self.execute_text(operation, sql).await;
+        self.be_patient(false);
+        altered
     }
 
     /// Runs a statement.

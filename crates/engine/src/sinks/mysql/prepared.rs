@@ -109,7 +109,10 @@ pub(super) async fn prepare(
     findings.extend(validate::target(config, &plan, &table, first.key(), rows.schema().map(Arc::as_ref)));
     refuse_errors(&operation, findings)?;
     if !is_ranked {
-        standings::refuse_outranking(connection, &plan, &table.name).await?;
+        connection.be_patient(true);
+        let ranked = standings::refuse_outranking(connection, &plan, &table.name).await;
+        connection.be_patient(false);
+        ranked?;
     }
     let key = KeyColumn::all(SQL, &plan, &table, first.key());
     findings.extend(computed_columns(Keyed { dialect: SQL, plan: &plan, table: &table, key: &key }, rows));
@@ -181,7 +184,7 @@ async fn complete_meta(
         return Ok(None);
     }
     for sql in &missing {
-        connection.execute_text(&operation, sql).await?;
+        connection.alter(&operation, sql).await?;
     }
     let added = missing.join("; ");
     Ok(Some(Finding::note(format!("empty table \"{}\" gets Settle's columns: {added}", table.name))))
@@ -210,7 +213,7 @@ async fn prepare_tombstones(
     tombstones::note(connection, &table.name).await?;
     if is_to_be_dated(target, plan, &known) {
         let operation = format!("add Settle's column to table \"{name}\"");
-        let added = connection.execute_text(&operation, &ddl::add_written(plan, &known.name)).await;
+        let added = connection.alter(&operation, &ddl::add_written(plan, &known.name)).await;
         known = describe(connection, &name).await?.unwrap_or(known);
         // Another instance may have added it at the same time.
         if known.column(&plan.meta.written_ms).is_none() {
@@ -383,7 +386,7 @@ impl Prepared {
     ) -> Outcome<()> {
         let Some((column, sql)) = self.growth(carried, at, row)? else { return Ok(()) };
         let operation = format!("add column \"{column}\" to \"{}\"", self.table.name);
-        let added = connection.execute_text(&operation, &sql).await;
+        let added = connection.alter(&operation, &sql).await;
         if let Some(described) = describe(connection, &self.table.name).await? {
             self.table = described;
         }

@@ -19,11 +19,15 @@ pub(super) async fn purge(
     if target.create && !tombstones::is_indexed(connection, graves).await? {
         let table = Dialect::MySql.quoted(&graves.table);
         let index = tombstones::create_index(Dialect::MySql, &graves.table, &table, &graves.written);
-        let made = connection.execute_text(&tombstones::indexing(graves), &index).await;
+        let made = connection.alter(&tombstones::indexing(graves), &index).await;
         // Another instance may have made it at the same time.
         if !tombstones::is_indexed(connection, graves).await? {
             made?;
         }
     }
-    tombstones::purge(connection, graves, retention).await
+    // Where nobody may make an index, all of them are read.
+    connection.be_patient(true);
+    let purged = tombstones::purge(connection, graves, retention).await;
+    connection.be_patient(false);
+    purged
 }

@@ -130,9 +130,7 @@ impl MySql {
         for graves in self.state.purges.due(dated) {
             let purged = match self.connection().await {
                 Ok(mut connection) => {
-                    connection.be_patient(true);
                     let purged = purge(&mut connection, &self.state.target, &graves, retention).await;
-                    connection.be_patient(false);
                     self.keep(connection, &purged);
                     purged
                 }
@@ -186,11 +184,9 @@ impl MySql {
         let mut connection = self.connection().await?;
         let swept = async {
             connection.begin(&operation).await?;
-            connection.be_patient(true);
             sweep(&mut connection, &self.state.target, topic_id, what, ends).await
         }
         .await;
-        connection.be_patient(false);
         let swept = end(&mut connection, &operation, swept).await;
         self.keep(connection, &swept);
         swept

@@ -29,5 +29,8 @@ pub(super) async fn sweep(
     let Some(table) = describe(connection, &plan.table).await? else { return Ok(0) };
     let graves = describe(connection, &SQL.tombstones(&table.name)).await?;
     let swept = SweptTable::of(SQL, &plan, &table, graves.as_ref());
-    bury(connection, &swept, sweep.below).await
+    connection.be_patient(true);
+    let buried = bury(connection, &swept, sweep.below).await;
+    connection.be_patient(false);
+    buried
 }
