@@ -5,7 +5,7 @@ use settle_core::sink::{FailureKind, SinkError};
 
 use super::connection::Done;
 use super::failure::{Outcome, TOO_LARGE, contract};
-use super::rows::{HEADROOM, Item, ROWS, VALUES, Writer, at_fault};
+use super::rows::{HEADROOM, Item, Writer, at_fault};
 use super::shape::Many;
 
 /// Bytes that one statement carries, unless a single row has more.
@@ -20,13 +20,12 @@ impl Writer<'_> {
         bind: impl Fn(&Self, &Item<'_, '_>, &mut Vec<Bound>) -> Outcome<()>,
     ) -> Outcome<u64> {
         let room = self.connection.server.max_packet.saturating_sub(HEADROOM);
-        let most = ROWS.min(VALUES / statement.width).max(1);
         let mut changed = 0;
         let mut rest = items;
         while !rest.is_empty() {
             let mut values: Vec<Bound> = Vec::new();
             let (mut rows, mut bytes) = (0, 0);
-            let wanted = largest_power(rest.len().min(most));
+            let wanted = largest_power(rest.len().min(statement.most()));
             for item in &rest[..wanted] {
                 let from = values.len();
                 bind(self, item, &mut values)?;

@@ -31,10 +31,6 @@ use crate::sinks::unsent;
 
 const SQL: Dialect = Dialect::MySql;
 
-/// Rows that one statement writes, or looks for.
-pub(super) const ROWS: usize = 512;
-/// Values that a prepared statement has room for.
-pub(super) const VALUES: usize = 65_535;
 /// What the server's limit has room for beside the values.
 pub(super) const HEADROOM: usize = 64 << 10;
 
@@ -206,7 +202,7 @@ impl Writer<'_> {
             Buried::Grave => &prepared.statements.put_tombstones,
             Buried::Row => &prepared.statements.delete_rows,
         };
-        for items in items.chunks(ROWS.min(VALUES / statement.width)) {
+        for items in items.chunks(statement.most()) {
             let values: Vec<Bound> =
                 items.iter().flat_map(|(item, version)| item.key.iter().cloned().chain(halves(*version))).collect();
             let ran = self.connection.run(&prepared.operation(), &statement.of(items.len()), values).await;

@@ -21,6 +21,11 @@ use crate::sinks::sql::fields::{Fields, Rules};
 
 const SQL: Dialect = Dialect::MySql;
 
+/// Rows that one statement writes, or looks for.
+const ROWS: usize = 512;
+/// Values that a prepared statement has room for.
+const VALUES: usize = 65_535;
+
 /// A statement for any number of rows, each text made once.
 #[derive(Debug)]
 pub(super) struct Many {
@@ -36,6 +41,11 @@ pub(super) struct Many {
 impl Many {
     fn new(head: String, row: String, tail: String, width: usize) -> Self {
         Self { head, row, between: ", ", tail, width, made: Mutex::default() }
+    }
+
+    /// The most rows that it takes.
+    pub(super) fn most(&self) -> usize {
+        (VALUES / self.width).clamp(1, ROWS)
     }
 
     /// The text for so many rows.

@@ -7,7 +7,7 @@ use settle_core::version::Version;
 
 use super::failure::{Outcome, contract};
 use super::ident::ident;
-use super::rows::{Item, ROWS, VALUES, Writer};
+use super::rows::{Item, Writer};
 use super::shape::{Many, Statements};
 
 /// What a row that is there says of itself.
@@ -62,7 +62,7 @@ impl Writer<'_> {
     ) -> Outcome<HashMap<Vec<u8>, T>> {
         let mut found = HashMap::new();
         let (operation, width) = (self.looking(), self.prepared.key.len());
-        for items in items.chunks(ROWS.min(VALUES / width)) {
+        for items in items.chunks(find(&self.prepared.statements).most()) {
             let sql = find(&self.prepared.statements).of(items.len());
             let keys = items.iter().flat_map(|item| item.key.iter().cloned()).collect();
             for row in self.connection.rows(&operation, &sql, keys).await? {
@@ -91,7 +91,7 @@ impl Writer<'_> {
         let prepared = &*self.prepared;
         let graves: Vec<&Item<'_, '_>> = items.iter().filter(|item| item.grave.is_some()).collect();
         let drop = &prepared.statements.drop_tombstones;
-        for items in graves.chunks(ROWS.min(VALUES / drop.width)) {
+        for items in graves.chunks(drop.most()) {
             let keys = items.iter().flat_map(|item| item.key.iter().cloned()).collect();
             self.connection.run(&prepared.operation(), &drop.of(items.len()), keys).await?;
         }
