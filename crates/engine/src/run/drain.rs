@@ -93,7 +93,7 @@ impl Run {
         self.line.cut_soon();
         loop {
             while let Some(batch) = self.line.next_batch(self.now_ms()) {
-                self.hand_over(Order::Apply(Box::new(batch))).await?;
+                self.orders.give(Order::Apply(Box::new(batch)));
             }
             if self.line.is_idle() {
                 return self.commit_all(limit).await;
@@ -104,6 +104,7 @@ impl Run {
                     Some(_) => return Ok(Drained::CutShort),
                     None => limit = Some(self.drain_limit()),
                 },
+                never = self.orders.hand_over() => match never {},
                 applied = self.proofs.recv() => self.settle(applied)?,
                 () = at(limit) => {
                     tracing::warn!("the drain took too long; what is in flight will be delivered again");
@@ -148,17 +149,16 @@ impl Run {
     /// What the destination is told when everything is committed, as far as it may take time.
     async fn last_orders(&mut self) {
         let limit = self.drain_limit();
-        if let Ok(Some(told)) = self.tell_stored(true).await {
-            let _ = tokio::time::timeout_at(limit, told).await;
+        if let Some(told) = self.tell_stored(true) {
+            let _ = self.orders.hand_over_until(limit, told).await;
         }
         if !self.passing.is_idle() {
             let all_read = (self.source_ended && self.line.all_fed()).then(|| self.line.ends());
             let asked = tokio::time::timeout_at(limit, self.passing.at_the_end(all_read)).await;
-            // A writer that has ended does nothing more: the next run does it.
-            let _ = self.finish_passed(asked.unwrap_or_default()).await;
+            self.finish_passed(asked.unwrap_or_default());
         }
         while !self.finishing.is_empty() {
-            let Ok(swept) = tokio::time::timeout_at(limit, answered(&mut self.finishing)).await else { break };
+            let Some(swept) = self.orders.hand_over_until(limit, answered(&mut self.finishing)).await else { break };
             self.report.swept += swept;
         }
     }

@@ -15,6 +15,7 @@ use super::commits::Commits;
 use super::contested::Contested;
 use super::line::Line;
 use super::notes::Notes;
+use super::orders::Orders;
 use super::passed::Passing;
 use super::progress::{self, Show};
 use super::report::{End, Report};
@@ -54,7 +55,7 @@ pub async fn run(
         notes: Notes::new(guarantee != Guarantee::Atomic),
         group: source.group,
         events: source.events,
-        orders,
+        orders: Orders::new(orders),
         proofs,
         shutdown,
         options,
@@ -113,7 +114,7 @@ pub(super) struct Run {
     /// Where the group's offsets are kept.
     pub(super) group: GroupOffsets,
     pub(super) events: mpsc::Receiver<SourceEvent>,
-    pub(super) orders: mpsc::Sender<Order>,
+    pub(super) orders: Orders,
     pub(super) proofs: mpsc::Receiver<Applied>,
     pub(super) shutdown: Shutdown,
     pub(super) options: Options,
@@ -136,7 +137,7 @@ impl Run {
     /// Flows until the run ends by itself, is asked to stop, or fails.
     async fn flow(&mut self) -> Result<End, RunError> {
         loop {
-            self.advance().await?;
+            self.advance()?;
             if let Some(why) = self.ended() {
                 self.say_unmatched_rules(why == End::End);
                 return Ok(why);
@@ -146,11 +147,9 @@ impl Run {
                 Happened::Proof(applied) => self.settle(applied)?,
                 Happened::Committed(result) => {
                     result.map_err(RunError::Source)?;
-                    self.tell_stored(false).await?;
+                    self.tell_stored(false);
                 }
-                Happened::Passed(passed) => {
-                    self.finish_passed(passed).await?;
-                }
+                Happened::Passed(passed) => self.finish_passed(passed),
                 Happened::Finished(swept) => self.report.swept += swept,
                 Happened::Source(event) => self.on_source(event).await?,
                 Happened::Due => {}
@@ -164,8 +163,9 @@ impl Run {
         }
     }
 
-    /// Waits for what happens next. In this order: a request to stop must not wait behind work;
-    /// proofs free room and answer revocations; commits follow proofs; new records come last.
+    /// Waits for what happens next. In this order: a request to stop must not wait behind work; the
+    /// writer gets what it has room for; proofs free room and answer revocations; commits follow proofs;
+    /// new records come last.
     async fn next(&mut self) -> Happened {
         let due = self.line.due_at_ms().map(|ms| self.started + Duration::from_millis(ms));
         // A source that is away is not idle.
@@ -180,6 +180,7 @@ impl Run {
         let contested = self.contested.due(self.has_group()).filter(|_| takes && self.away_since.is_none());
         tokio::select! { biased;
             () = self.shutdown.at_least(Request::Drain) => Happened::Stop,
+            never = self.orders.hand_over() => match never {},
             applied = self.proofs.recv() => Happened::Proof(applied),
             result = self.commits.next() => Happened::Committed(result),
             swept = answered(&mut self.finishing) => Happened::Finished(swept),
@@ -194,12 +195,12 @@ impl Run {
 
     /// Moves everything that can move: feeds the line, hands batches over, starts commits,
     /// answers revocations.
-    async fn advance(&mut self) -> Result<(), RunError> {
+    fn advance(&mut self) -> Result<(), RunError> {
         loop {
             let fed = self.line.feed(self.now_ms());
-            self.plan_sweeps().await?;
+            self.plan_sweeps();
             while let Some(batch) = self.line.next_batch(self.now_ms()) {
-                self.hand_over(Order::Apply(Box::new(batch))).await?;
+                self.orders.give(Order::Apply(Box::new(batch)));
             }
             fed?;
             if !self.line.can_feed() {
@@ -210,14 +211,6 @@ impl Run {
         self.answer_revocations();
         self.show();
         Ok(())
-    }
-
-    /// Hands work to the writer. One that has ended left the reason among its proofs.
-    pub(super) async fn hand_over(&mut self, order: Order) -> Result<(), RunError> {
-        match self.orders.send(order).await {
-            Ok(()) => Ok(()),
-            Err(_) => Err(self.writer_failure().await),
-        }
     }
 
     /// Why the writer ended: it said so before it went.
@@ -292,10 +285,10 @@ impl Run {
     }
 
     /// Has the destination remember what sweeps go by, before the rows that say it are acknowledged.
-    async fn plan_sweeps(&mut self) -> Result<(), RunError> {
+    fn plan_sweeps(&mut self) {
         let seen = std::mem::take(&mut self.line.ghosts.seen);
         if self.options.beside {
-            return Ok(());
+            return;
         }
         for (sweep, seen) in seen {
             let Some(topic_id) = self.line.topic_id(&sweep.topic) else { continue };
@@ -303,20 +296,18 @@ impl Run {
             if seen == Seen::Last {
                 self.passing.wait_for(Pending::Sweep(topic_id, sweep.clone()));
             }
-            self.hand_over(Order::Plan(topic_id, sweep, seen)).await?;
+            self.orders.give(Order::Plan(topic_id, sweep, seen));
         }
-        Ok(())
     }
 
     /// Has the destination do what everything has passed.
-    pub(super) async fn finish_passed(&mut self, passed: Vec<Passed>) -> Result<(), RunError> {
+    pub(super) fn finish_passed(&mut self, passed: Vec<Passed>) {
         if passed.is_empty() {
-            return Ok(());
+            return;
         }
         let (reply, answer) = oneshot::channel();
-        self.hand_over(Order::Finish(passed, reply)).await?;
+        self.orders.give(Order::Finish(passed, reply));
         self.finishing.push_back(answer);
-        Ok(())
     }
 
     pub(super) async fn on_source(&mut self, event: Option<SourceEvent>) -> Result<(), RunError> {
@@ -384,12 +375,13 @@ impl Run {
             parts.push(PlacedPartition { topic_id, partition: assignment.partition.clone() });
         }
         let (reply, mut answer) = oneshot::channel();
-        self.hand_over(Order::Open(parts.clone(), reply)).await?;
+        self.orders.give(Order::Open(parts.clone(), reply));
         // Batches in flight are proven meanwhile: the writer works in order, and its proofs have
         // bounded room.
         let places = loop {
             tokio::select! { biased;
                 () = self.shutdown.at_least(Request::Drain) => return Ok(()),
+                never = self.orders.hand_over() => match never {},
                 places = &mut answer => match places {
                     Ok(places) => break places.map_err(RunError::Sink)?,
                     Err(_) => return Err(self.writer_failure().await),
@@ -418,20 +410,20 @@ impl Run {
 
     /// Has the destination remember what is to be told of the group's offsets. Gives the answer to wait
     /// for, if there is anything; `last`: there is no later.
-    pub(super) async fn tell_stored(&mut self, last: bool) -> Result<Option<oneshot::Receiver<()>>, RunError> {
+    pub(super) fn tell_stored(&mut self, last: bool) -> Option<oneshot::Receiver<()>> {
         let stored = self.commits.take_stored();
         // What lies beside a capture, or nowhere, cannot be lost unseen.
         if !self.has_group() || self.options.beside {
-            return Ok(None);
+            return None;
         }
         self.notes.committed(stored);
         let due = self.notes.due(last);
         if due.is_empty() {
-            return Ok(None);
+            return None;
         }
         let (reply, answer) = oneshot::channel();
-        self.hand_over(Order::Stored(due, reply)).await?;
-        Ok(Some(answer))
+        self.orders.give(Order::Stored(due, reply));
+        Some(answer)
     }
 
     /// Lets go of revoked partitions. Nothing is waited for here: the loop must hear of a stop, and

@@ -15,6 +15,7 @@ mod ghosts;
 mod line;
 mod lost_rows;
 mod notes;
+mod orders;
 mod owners;
 mod passed;
 pub mod progress;
