@@ -6,10 +6,12 @@
 //! change that carries every column, or a delete, makes the row right again.
 //!
 //! Invariant: a hold is known wherever its row is written next, so it is recorded in the
-//! destination with the offsets that it goes with.
+//! destination with the offsets that it goes with. A retry of its dead letters lifts it there, beside
+//! whoever writes the row: before a change follows, what is recorded is asked for again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::batch::Batch;
 use crate::change::Change;
 use crate::dead_letter::DeadLetter;
 use crate::key::Key;
@@ -123,6 +125,33 @@ impl Holds {
         Some(follows)
     }
 
+    /// The held rows of which changes of the batch leave columns out: before those follow, it is to be asked
+    /// whether the destination still has the holds. Not rows that go on under another key in the batch: a
+    /// dead letter that was applied behind the end of the old one has left its values nowhere.
+    pub fn in_question(&self, batch: &Batch) -> BTreeSet<(Partition, Key)> {
+        let mut rows = BTreeSet::new();
+        if self.is_empty() || self.unnoted {
+            return rows;
+        }
+        for Change { record, key, .. } in batch.changes.iter().filter(|change| self.stands_on_a_letter(change)) {
+            rows.insert((record.partition.clone(), key.clone()));
+        }
+        for old in batch.changes.iter().filter_map(|change| change.old_key.as_ref()) {
+            rows.retain(|(_, key)| key != old);
+        }
+        rows
+    }
+
+    /// Ends the holds of these rows that the destination has not recorded any more: what was in their dead
+    /// letters is in it. To be called only while it has been told of every hold: between two batches.
+    pub fn end_lifted(&mut self, rows: BTreeSet<(Partition, Key)>, recorded: &[Hold]) {
+        for (partition, key) in rows {
+            if recorded.iter().all(|hold| hold.partition != partition || hold.key != key) {
+                self.remove(&partition, &key);
+            }
+        }
+    }
+
     /// Another instance has these partitions: what it holds of them is its own, and nothing is noted.
     pub fn forget(&mut self, partitions: &[Partition]) {
         self.rows.retain(|partition, _| !partitions.contains(partition));
@@ -132,14 +161,10 @@ impl Holds {
     /// The row's dead letters up to `last` were applied after all: what the destination holds is right
     /// again, unless there are later ones.
     pub fn release(&mut self, partition: &Partition, key: &Key, last: Offset) {
-        let Some(rows) = self.rows.get_mut(partition) else { return };
-        if rows.get(key).is_none_or(|held| held.last > last) {
+        if self.of(partition, key).is_none_or(|held| held.last > last) {
             return;
         }
-        rows.remove(key);
-        if rows.is_empty() {
-            self.rows.remove(partition);
-        }
+        self.remove(partition, key);
         // A letter that came in meanwhile is behind it, and keeps its hold.
         self.notes.insert((partition.clone(), key.clone()), HoldState::Lifted(last + 1));
     }
@@ -165,14 +190,22 @@ impl Holds {
 
     fn lift(&mut self, change: &Change) {
         let partition = &change.record.partition;
-        if let Some(rows) = self.rows.get_mut(partition) {
-            rows.remove(&change.key);
-            if rows.is_empty() {
-                self.rows.remove(partition);
-            }
-        }
+        self.remove(partition, &change.key);
         let lifted = HoldState::Lifted(change.record.offset);
         self.notes.insert((partition.clone(), change.key.clone()), lifted);
+    }
+
+    fn stands_on_a_letter(&self, change: &Change) -> bool {
+        let held = self.of(&change.record.partition, &change.key);
+        held.is_some_and(|held| held.first < change.record.offset) && !change.is_whole()
+    }
+
+    fn remove(&mut self, partition: &Partition, key: &Key) {
+        let Some(rows) = self.rows.get_mut(partition) else { return };
+        rows.remove(key);
+        if rows.is_empty() {
+            self.rows.remove(partition);
+        }
     }
 
     /// The row had another key before, whose records may lie in any partition.

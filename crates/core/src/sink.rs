@@ -240,6 +240,11 @@ pub trait Sink: Send {
     /// outcome of the first attempt.
     fn apply<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Durable, SinkError>>;
 
+    /// The rows of these partitions, which are open, that are held now: a retry of dead letters lifts holds
+    /// beside the run. A hold that was noted over this sink is among them until it is lifted, also where the
+    /// destination keeps nothing of it.
+    fn held<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<Vec<Hold>, SinkError>>;
+
     /// Remembers what was seen of a snapshot by which ghosts are to be swept, before the row that says
     /// it is acknowledged.
     fn plan<'a>(&'a mut self, topic_id: TopicId, sweep: &'a Sweep, seen: Seen) -> BoxFuture<'a, Result<(), SinkError>>;

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use settle_core::change::TableName;
+use settle_core::holds::Hold;
 use settle_core::position::{Offset, TopicId};
 use settle_core::sink::{BoxFuture, Durable, Guarantee, Passed, PlacedPartition, Places, Seen, Sink, SinkError, Sweep};
 use settle_engine::config::Config;
@@ -126,6 +127,10 @@ impl Sink for Listed {
             drop(tables);
             self.sink.apply(batch).await
         })
+    }
+
+    fn held<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<Vec<Hold>, SinkError>> {
+        self.sink.held(parts)
     }
 
     fn plan<'a>(&'a mut self, id: TopicId, sweep: &'a Sweep, seen: Seen) -> BoxFuture<'a, Result<(), SinkError>> {

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use settle_core::batch::Batch;
+use settle_core::holds::Hold;
 use settle_core::position::{Offset, TopicId};
 use settle_core::sink::{
     BoxFuture, Durable, FailureKind, Guarantee, Passed, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
@@ -131,6 +132,10 @@ impl Sink for Observed {
             self.observer.lock().await.meet(batch).await?;
             self.sink.apply(batch).await
         })
+    }
+
+    fn held<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<Vec<Hold>, SinkError>> {
+        self.sink.held(parts)
     }
 
     /// The pipeline itself sweeps, when it has passed the snapshot.

@@ -72,7 +72,7 @@ pub struct Line {
 }
 
 impl Line {
-    async fn new(into_clickhouse: bool, source: &str, dlq: &str, texts: &'static [&'static str]) -> Self {
+    pub async fn new(into_clickhouse: bool, source: &str, dlq: &str, texts: &'static [&'static str]) -> Self {
         let stage = Stage::new();
         let database = if into_clickhouse { Some(Client::with_fresh_database("dlq").await) } else { None };
         let line = Self { stage, database, texts };

@@ -1,9 +1,13 @@
 //! Rows with a dead letter, and later records of them that leave columns out: what stands on the
 //! dead letter follows it, and comes back behind it.
 
-use serde_json::json;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use settle_testkit::kafka::{self, Record};
 
+use crate::child::{Running, until};
 use crate::dead_letters::{Line, Pairs};
+use crate::ends;
 
 /// What PostgreSQL's connector sends for a value that did not change and was not read.
 const UNSENT: &str = "__debezium_unavailable_value";
@@ -52,6 +56,45 @@ async fn what_stands_on_a_dead_letter_comes_back_behind_it() {
         assert_eq!(line.run().dead_lettered, 0);
         let newer = json!([{"id": "1", "n": "13", "note": "new"}, {"id": "2", "n": "20", "note": "other"}]);
         assert_eq!(line.rows().await, newer);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_hears_that_a_retry_beside_it_has_lifted_a_hold() {
+    for into_clickhouse in [false, true] {
+        let topic = kafka::unique("held");
+        kafka::create_topic(&topic, 1, &[]).await;
+        let source = ends::kafka(&topic, &[&topic]);
+        let line = Line::new(into_clickhouse, &source, "path = \"dead.jsonl\"", &["note"]).await;
+        line.one_by_one();
+        let produce = async |pairs: Pairs| {
+            let record = |(key, value): &(Option<String>, Option<String>)| {
+                Record::new(&topic, 0, key.as_deref(), value.as_deref())
+            };
+            kafka::produce(pairs.iter().map(record).collect::<Vec<_>>()).await;
+        };
+        let run = Running::start(&line.stage, &[]);
+        let until_letters = async |count: usize| {
+            until("letters", async || line.letters(), |letters: &Vec<Value>| letters.len() == count).await;
+        };
+        produce(vec![record(1, 10, "old", 10), record(1, 3_000_000_000, "new", 20), record(1, 12, UNSENT, 30)]).await;
+        until_letters(2).await;
+        line.mend().await;
+        // What follows is not in the destination yet, so the row stays held.
+        let (code, said) = line.dlq(&["retry", &format!("{topic}:0:1")]);
+        assert!(code == 0 && said.starts_with("retried 1 of 1"), "{said}");
+        produce(vec![record(1, 13, UNSENT, 40)]).await;
+        until_letters(2).await;
+        let (code, said) = line.dlq(&["retry"]);
+        assert!(code == 0 && said.starts_with("retried 2 of 2"), "{said}");
+        produce(vec![record(1, 14, UNSENT, 50), record(2, 20, "other", 60)]).await;
+        let is_read = |rows: &Value| rows.as_array().is_some_and(|rows| rows.len() == 2);
+        let rows = until("the last row", async || line.rows().await, is_read).await;
+        let wanted = json!([{"id": "1", "n": "14", "note": "new"}, {"id": "2", "n": "20", "note": "other"}]);
+        assert_eq!((rows, line.letters()), (wanted, vec![]));
+        run.signal(Signal::SIGTERM);
+        let (status, report) = run.wait();
+        assert_eq!((status.code(), report.dead_lettered), (Some(130), 3), "{report:?}");
     }
 }
 

@@ -121,3 +121,46 @@ fn a_release_does_not_lift_the_hold_of_a_letter_that_it_does_not_know() {
     // One that comes in while this is on its way to the destination is behind it.
     assert_eq!(holds.take_notes()[0].now, HoldState::Lifted(8));
 }
+
+fn batch(changes: Vec<Change>) -> Batch {
+    Batch { changes, ..Batch::default() }
+}
+
+#[test]
+fn rows_that_would_follow_are_in_question() {
+    let mut holds = holds_of(&[5]);
+    let in_question = |holds: &Holds, changes| holds.in_question(&batch(changes)).len();
+    assert_eq!(in_question(&holds, vec![update(WHOLE, 6), update(MASKED, 7)]), 1);
+    for nothing in [update(MASKED, 4), update(WHOLE, 6), delete(6, None)] {
+        assert_eq!(in_question(&holds, vec![nothing]), 0);
+    }
+    holds.unnoted = true;
+    assert_eq!(in_question(&holds, vec![update(MASKED, 7)]), 0, "nobody was told of it");
+}
+
+#[test]
+fn a_row_that_goes_on_under_another_key_is_not_in_question() {
+    let holds = holds_of(&[5]);
+    let masked = MASKED.replace("\"id\":1", "\"id\":2");
+    let moved =
+        postgres("c", (Some(107), 107), Some(107)).id(2).row(&masked).header("__debezium.oldkey", r#"{"id":1}"#);
+    let moved = change(moved, 0, 8);
+    assert_eq!(holds.in_question(&batch(vec![moved.clone()])), BTreeSet::new());
+    let moves = vec![update(MASKED, 6), delete(7, Some(r#"{"id":2}"#)), moved];
+    assert_eq!(holds.in_question(&batch(moves)), BTreeSet::new());
+}
+
+#[test]
+fn a_hold_ends_where_the_destination_has_it_no_more() {
+    let mut holds = holds_of(&[5]);
+    let (partition, key) = (Partition::new("t", 0), update(WHOLE, 0).key);
+    holds.take_notes();
+    let rows = holds.in_question(&batch(vec![update(MASKED, 7)]));
+    let grown = Hold { partition: partition.clone(), key: key.clone(), held: Held { first: 6, last: 6 } };
+    holds.end_lifted(rows.clone(), &[grown]);
+    assert_eq!(holds.of(&partition, &key), Some(Held { first: 5, last: 5 }));
+    let of_another = Hold { partition: Partition::new("t", 1), key, held: Held { first: 5, last: 5 } };
+    holds.end_lifted(rows, &[of_another]);
+    assert!(holds.is_empty());
+    assert_eq!(holds.take_notes(), [], "the destination knows");
+}

@@ -186,6 +186,28 @@ impl Writer {
         Err(SinkError::new(FailureKind::Contract, format!("sweep ghosts of {}", sweep.table), context))
     }
 
+    /// Ends the holds that a retry has lifted, before changes of the batch follow a dead letter that is applied.
+    async fn end_lifted(&mut self, batch: &Batch, attempts: &mut Attempts<'_>) -> Result<(), SinkError> {
+        let rows = self.holds.in_question(batch);
+        let partitions: BTreeSet<&Partition> = rows.iter().map(|(partition, _)| partition).collect();
+        let placed = |partition: &Partition| {
+            let topic_id = *self.topic_ids.get(partition)?;
+            Some(PlacedPartition { topic_id, partition: partition.clone() })
+        };
+        // Nothing is known to be lifted of a partition that cannot be asked about.
+        let parts: Option<Vec<PlacedPartition>> = partitions.into_iter().map(placed).collect();
+        let Some(parts) = parts.filter(|parts| !parts.is_empty()) else { return Ok(()) };
+        let recorded = loop {
+            match self.sink.held(&parts).await {
+                Ok(recorded) => break recorded,
+                Err(error) => attempts.wait_after(error).await?,
+            }
+        };
+        attempts.succeeded();
+        self.holds.end_lifted(rows, &recorded);
+        Ok(())
+    }
+
     /// Makes everything of the batch durable, each record in its place, but for partitions that
     /// another instance has.
     async fn settle(
@@ -194,8 +216,9 @@ impl Writer {
         attempts: &mut Attempts<'_>,
         buried: &mut Buried,
     ) -> Result<(Box<Batch>, Durable), RunError> {
+        batch.withdraw(&self.fences.known_in(&batch))?;
+        self.end_lifted(&batch, attempts).await.map_err(RunError::Sink)?;
         let Self { sink, burial, holds, topic_ids, without_key, fences } = self;
-        batch.withdraw(&fences.known_in(&batch))?;
         if let Some(burial) = burial {
             burial.read(batch.tally().read);
         }

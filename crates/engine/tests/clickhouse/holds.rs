@@ -3,10 +3,11 @@
 use settle_core::batch::Batch;
 use settle_core::holds::{Held, Hold, HoldNote, HoldState};
 use settle_core::key::Key;
+use settle_core::sink::Sink;
 use settle_engine::sinks::clickhouse::ClickHouse;
 
 use crate::records::partition;
-use crate::stage::{Stage, apply, creating, open, staged};
+use crate::stage::{Stage, apply, creating, open, parts, staged};
 
 const HOSTILE: &str = r#"{"a\"b":"x\\y'","n":-0.10}"#;
 const ONE: &str = r#"{"id":1}"#;
@@ -62,6 +63,39 @@ async fn one_process_that_sets_and_lifts_many_times_leaves_what_the_last_said() 
         let mut sink = ClickHouse::new(stage.config(), creating()).unwrap();
         let holds = open(&mut sink).await.unwrap().holds;
         assert_eq!(holds.into_iter().map(|hold| hold.held).collect::<Vec<_>>(), [Held { first: 20, last: 24 }]);
+    })
+    .await;
+}
+
+/// A retry lifts holds beside a process that has them.
+#[tokio::test]
+async fn what_another_lifts_is_heard_unless_it_was_over_before_it_was_noted() {
+    let apply_one = async |sink: &mut ClickHouse, now| {
+        apply(sink, &Batch::of_notes(vec![note(ONE, now)])).await.unwrap();
+    };
+    let read = async |sink: &mut ClickHouse| {
+        let holds = sink.held(&parts()).await.unwrap();
+        holds.into_iter().map(|hold| (hold.held.first, hold.held.last)).collect::<Vec<_>>()
+    };
+    staged(async |stage| {
+        let mut sink = ClickHouse::new(stage.config(), creating()).unwrap();
+        open(&mut sink).await.unwrap();
+        apply_one(&mut sink, held(5, 7)).await;
+        assert_eq!(read(&mut sink).await, [(5, 7)]);
+        let mut other = ClickHouse::new(stage.config(), creating()).unwrap();
+        open(&mut other).await.unwrap();
+        apply_one(&mut other, HoldState::Lifted(6)).await;
+        assert_eq!(read(&mut sink).await, [(7, 7)]);
+        // It has noted the first of them before.
+        apply_one(&mut sink, held(5, 9)).await;
+        open(&mut other).await.unwrap();
+        apply_one(&mut other, HoldState::Lifted(10)).await;
+        assert_eq!(read(&mut sink).await, []);
+        // One that replays what is over holds the row, alone: nobody lifted that.
+        apply_one(&mut other, held(5, 5)).await;
+        assert_eq!((read(&mut other).await, read(&mut sink).await), (vec![(5, 5)], vec![]));
+        apply_one(&mut other, HoldState::Lifted(6)).await;
+        assert_eq!(read(&mut other).await, []);
     })
     .await;
 }

@@ -3,6 +3,7 @@
 
 mod dead_letters;
 mod fences;
+mod held_rows;
 mod orders;
 mod passing;
 mod retries;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use settle_core::batch::Batch;
 use settle_core::dead_letter::DeadLetter;
 use settle_core::fold::{Fold, Limits};
-use settle_core::holds::Holds;
+use settle_core::holds::{Hold, Holds};
 use settle_core::lane::{Lane, LoneTombstones};
 use settle_core::ledger::Ledger;
 use settle_core::policy::{Verdict, backoff_ms, decide};
@@ -29,6 +29,7 @@ pub(super) struct Run {
     pub(super) sink: Box<dyn Sink>,
     /// What the destination recorded when the run last opened partitions.
     pub(super) places: Places,
+    opened: Vec<PlacedPartition>,
     floors: Vec<(Partition, Floor)>,
     lanes: BTreeMap<Partition, Lane>,
     holds: Holds,
@@ -49,6 +50,7 @@ impl Run {
         let mut run = Self {
             sink,
             places: Places::default(),
+            opened: Vec::new(),
             floors: Vec::new(),
             lanes: BTreeMap::new(),
             holds: Holds::default(),
@@ -67,6 +69,9 @@ impl Run {
         let places = self.sink.open(parts).await?;
         self.holds.open(parts.iter().map(|part| &part.partition), places.holds.clone());
         for part in parts {
+            if !self.opened.contains(part) {
+                self.opened.push(part.clone());
+            }
             self.lanes.remove(&part.partition);
             self.ledger.drop_partition(&part.partition);
         }
@@ -140,10 +145,29 @@ impl Run {
         records: impl IntoIterator<Item = &'r Record>,
     ) -> Result<Outcome, SinkError> {
         let batch = self.fold(records).expect("records that fold");
+        let rows = self.holds.in_question(&batch);
+        if !rows.is_empty() {
+            let recorded = self.held().await?;
+            self.holds.end_lifted(rows, &recorded);
+        }
         let mut holds = std::mem::take(&mut self.holds);
         let settled = self.settle_batch(batch, &mut holds).await;
         self.holds = holds;
         settled
+    }
+
+    /// The rows that are held in the destination.
+    pub(super) async fn held(&mut self) -> Result<Vec<Hold>, SinkError> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            match self.sink.held(&self.opened).await {
+                Err(error) if self.is_patient && attempt < ATTEMPTS && passes(&error) => {
+                    sleep(Duration::from_millis(backoff_ms(attempt, 0.0))).await;
+                }
+                other => return other,
+            }
+        }
     }
 
     async fn settle_batch(&mut self, batch: Batch, holds: &mut Holds) -> Result<Outcome, SinkError> {

@@ -2,7 +2,8 @@
 //! letter that a hold stands for, at its offset, with the row's key as subject.
 //!
 //! A fact is over for good once a whole row behind it was written. A replay that comes past the
-//! dead letter again holds its row in the process; the destination has the later row by then.
+//! dead letter again holds its row in the process; the destination has the later row by then. That such a fact
+//! is not there tells nothing, so it counts as recorded in that process.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -33,9 +34,15 @@ pub(crate) async fn count(server: &Server, topic_id: TopicId) -> Result<u64, Sin
 pub(crate) struct HoldFacts {
     name: QualifiedName,
     topic_ids: HashMap<Partition, TopicId>,
-    /// Offsets recorded and not over.
-    known: BTreeMap<(Partition, Key), BTreeSet<Offset>>,
+    /// Offsets that were found, or noted here and are not over by what was noted here.
+    known: Facts,
+    /// Offsets that were over when they were noted here: their rows are held in this process, and nothing is kept
+    /// of that.
+    again: Facts,
 }
+
+/// Dead letters by row.
+type Facts = BTreeMap<(Partition, Key), BTreeSet<Offset>>;
 
 #[derive(Deserialize)]
 struct Row {
@@ -47,34 +54,67 @@ struct Row {
 
 impl HoldFacts {
     pub(crate) fn new(database: &str) -> Self {
-        Self { name: QualifiedName::new(database, TABLE), topic_ids: HashMap::new(), known: BTreeMap::new() }
+        let (topic_ids, known, again) = (HashMap::new(), Facts::new(), Facts::new());
+        Self { name: QualifiedName::new(database, TABLE), topic_ids, known, again }
     }
 
-    /// The holds recorded for these partitions.
+    /// The holds recorded for these partitions, which are opened.
     pub(crate) async fn open(&mut self, client: &Client, parts: &[PlacedPartition]) -> Result<Vec<Hold>, SinkError> {
         self.topic_ids.extend(parts.iter().map(|part| (part.partition.clone(), part.topic_id)));
-        self.known.retain(|(partition, _), _| parts.iter().all(|part| part.partition != *partition));
+        let recorded = self.recorded(client, parts).await?;
+        for facts in [&mut self.known, &mut self.again] {
+            facts.retain(|(partition, _), _| !is_among(partition, parts));
+        }
+        self.known.extend(recorded.clone());
+        Ok(holds(recorded))
+    }
+
+    /// The holds of these partitions now: those recorded, and those that were noted here for nothing.
+    pub(crate) async fn read(&self, client: &Client, parts: &[PlacedPartition]) -> Result<Vec<Hold>, SinkError> {
+        let mut facts = self.recorded(client, parts).await?;
+        for (row, offsets) in self.again.iter().filter(|((partition, _), _)| is_among(partition, parts)) {
+            facts.entry(row.clone()).or_default().extend(offsets);
+        }
+        Ok(holds(facts))
+    }
+
+    async fn recorded(&self, client: &Client, parts: &[PlacedPartition]) -> Result<Facts, SinkError> {
+        let mut facts = self.facts(client, &format!("FINAL WHERE kind = '{KIND}'")).await?;
+        facts.retain(|(partition, _), _| is_among(partition, parts));
+        Ok(facts)
+    }
+
+    /// Facts that are over, of the dead letters that these notes are the first to name.
+    async fn over(&self, client: &Client, notes: &[HoldNote]) -> Result<Facts, SinkError> {
+        let mut new = BTreeSet::new();
+        for HoldNote { partition, key, now } in notes {
+            let HoldState::Held(Held { first, last }) = now else { continue };
+            let known = self.known.get(&(partition.clone(), key.clone()));
+            new.extend([*first, *last].into_iter().filter(|at| known.is_none_or(|known| !known.contains(at))));
+        }
+        let (Some(first), Some(last)) = (new.first(), new.last()) else { return Ok(Facts::new()) };
+        let over = format!("WHERE kind = '{KIND}' AND revision > 0 AND `offset` BETWEEN {first} AND {last}");
+        self.facts(client, &over).await
+    }
+
+    /// Facts of the partitions that were opened.
+    async fn facts(&self, client: &Client, which: &str) -> Result<Facts, SinkError> {
         let sql = format!(
             "SELECT toString(`topic_id`) AS topic, toString(`partition`) AS number, `subject`, toString(`offset`) AS at \
-             FROM {} FINAL WHERE kind = '{KIND}'{CONSISTENTLY}",
+             FROM {} {which}{CONSISTENTLY}",
             self.name
         );
-        let mut found: BTreeMap<(Partition, Key), BTreeSet<Offset>> = BTreeMap::new();
+        let opened: HashMap<(String, i32), &Partition> =
+            self.topic_ids.iter().map(|(partition, id)| ((id.to_string(), partition.number), partition)).collect();
+        let mut facts = Facts::new();
         for row in client.rows::<Row>(&format!("reading {}", self.name), &sql).await? {
             let number: i32 = row.number.parse().map_err(|_| self.unreadable())?;
-            let part = parts.iter().find(|p| p.partition.number == number && p.topic_id.to_string() == row.topic);
-            let Some(part) = part else { continue };
+            let Some(&partition) = opened.get(&(row.topic, number)) else { continue };
             let key = Key::parse(&row.subject, None).map_err(|_| self.unreadable())?;
             let offset = row.at.parse().map_err(|_| self.unreadable())?;
-            found.entry((part.partition.clone(), key)).or_default().insert(offset);
+            facts.entry((partition.clone(), key)).or_default().insert(offset);
         }
-        let hold = |((partition, key), offsets): (&(Partition, Key), &BTreeSet<Offset>)| {
-            let held = Held { first: *offsets.first()?, last: *offsets.last()? };
-            Some(Hold { partition: partition.clone(), key: key.clone(), held })
-        };
-        let holds = found.iter().filter_map(hold).collect();
-        self.known.extend(found);
-        Ok(holds)
+        Ok(facts)
     }
 
     /// Records what a batch changes. When it returns it is durable.
@@ -82,8 +122,9 @@ impl HoldFacts {
         if notes.is_empty() {
             return Ok(());
         }
+        let over = self.over(client, notes).await?;
         let mut lines: Vec<String> = Vec::new();
-        let mut known = self.known.clone();
+        let (mut known, mut again) = (self.known.clone(), self.again.clone());
         for HoldNote { partition, key, now } in notes {
             let topic_id = self.topic_ids.get(partition).ok_or_else(|| {
                 let operation = format!("recording a hold in {}", self.name);
@@ -96,20 +137,25 @@ impl HoldFacts {
                 })
                 .to_string()
             };
-            let offsets = known.entry((partition.clone(), key.clone())).or_default();
+            let row = (partition.clone(), key.clone());
+            let is_over = |at: &Offset| over.get(&row).is_some_and(|over| over.contains(at));
+            let (offsets, again) = (known.entry(row.clone()).or_default(), again.entry(row.clone()).or_default());
             match now {
                 HoldState::Held(held) => {
-                    lines
-                        .extend([held.first, held.last].iter().filter(|at| offsets.insert(**at)).map(|at| line(at, 0)));
+                    let ends = [held.first, held.last];
+                    again.extend(ends.iter().filter(|at| is_over(at)));
+                    lines.extend(ends.iter().filter(|at| offsets.insert(**at)).map(|at| line(at, 0)));
                 }
                 HoldState::Lifted(by) => {
                     let still = offsets.split_off(by);
                     lines.extend(offsets.iter().map(|at| line(at, 1)));
                     *offsets = still;
+                    *again = again.split_off(by);
                 }
             }
         }
         known.retain(|_, offsets| !offsets.is_empty());
+        again.retain(|_, offsets| !offsets.is_empty());
         if !lines.is_empty() {
             let statement = format!(
                 "INSERT INTO {} (`kind`, `topic_id`, `partition`, `subject`, `offset`, `value`, `revision`, `is_deleted`) \
@@ -120,7 +166,7 @@ impl HoldFacts {
                 client.insert(&format!("recording holds in {}", self.name), &statement, lines.join("\n").into()).await;
             sent.map_err(SinkError::beside_the_rows)?;
         }
-        self.known = known;
+        (self.known, self.again) = (known, again);
         Ok(())
     }
 
@@ -128,4 +174,16 @@ impl HoldFacts {
         let context = "a row of kind \"held\" is not of the form this program writes; restore the table from a backup";
         SinkError::new(FailureKind::Contract, format!("reading {}", self.name), context)
     }
+}
+
+fn is_among(partition: &Partition, parts: &[PlacedPartition]) -> bool {
+    parts.iter().any(|part| part.partition == *partition)
+}
+
+fn holds(facts: Facts) -> Vec<Hold> {
+    let hold = |((partition, key), offsets): ((Partition, Key), BTreeSet<Offset>)| {
+        let held = Held { first: *offsets.first()?, last: *offsets.last()? };
+        Some(Hold { partition, key, held })
+    };
+    facts.into_iter().filter_map(hold).collect()
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use settle_core::batch::{Batch, Row};
 use settle_core::change::{Change, TableName};
+use settle_core::holds::Hold;
 use settle_core::position::{Offset, TopicId};
 use settle_core::resnapshot::Swept;
 use settle_core::sink::{
@@ -243,6 +244,10 @@ impl Sink for ClickHouse {
 
     fn apply<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Durable, SinkError>> {
         Box::pin(self.apply_batch(batch))
+    }
+
+    fn held<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<Vec<Hold>, SinkError>> {
+        Box::pin(self.holds.read(&self.server.client, parts))
     }
 
     fn plan<'a>(&'a mut self, id: TopicId, sweep: &'a Sweep, seen: Seen) -> BoxFuture<'a, Result<(), SinkError>> {

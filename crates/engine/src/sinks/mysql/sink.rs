@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use settle_core::batch::Batch;
+use settle_core::holds::Hold;
 use settle_core::position::{Offset, Partition, TopicId};
 use settle_core::sink::{
     BoxFuture, Durable, Effect, FailureKind, Guarantee, Outcome, Passed, Pending, PlacedPartition, Places, Seen, Sink,
@@ -23,7 +24,7 @@ use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::positions::Fence;
 use crate::sinks::sql::session::Session;
 use crate::sinks::sql::tombstones::Purges;
-use crate::sinks::sql::{filled, meta, own, places, standings, sweeps};
+use crate::sinks::sql::{filled, holds, meta, own, places, standings, sweeps};
 
 /// After such a rest a server, or what lies before it, may have closed the connection.
 const RESTED: Duration = Duration::from_secs(20);
@@ -166,6 +167,13 @@ impl MySql {
         recorded
     }
 
+    async fn held_now(&mut self, parts: &[PlacedPartition]) -> Result<Vec<Hold>, SinkError> {
+        let mut connection = self.connection().await?;
+        let read = holds::read(&mut connection, parts).await;
+        self.keep(connection, &read);
+        read
+    }
+
     async fn plan_now(&mut self, topic_id: TopicId, what: &Sweep, seen: Seen) -> Result<(), SinkError> {
         let mut connection = self.connection().await?;
         // One statement is its own transaction.
@@ -249,6 +257,10 @@ impl Sink for MySql {
 
     fn apply<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Durable, SinkError>> {
         Box::pin(self.apply_now(batch))
+    }
+
+    fn held<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<Vec<Hold>, SinkError>> {
+        Box::pin(self.held_now(parts))
     }
 
     fn plan<'a>(&'a mut self, id: TopicId, sweep: &'a Sweep, seen: Seen) -> BoxFuture<'a, Result<(), SinkError>> {

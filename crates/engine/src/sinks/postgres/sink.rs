@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use settle_core::batch::Batch;
+use settle_core::holds::Hold;
 use settle_core::position::{Offset, TopicId};
 use settle_core::sink::{
     BoxFuture, Durable, Guarantee, Outcome, Passed, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
@@ -22,7 +23,7 @@ use crate::config::target::Target;
 use crate::epochs::RecordedEpoch;
 use crate::sinks::sql::positions::Fence;
 use crate::sinks::sql::tombstones::Purges;
-use crate::sinks::sql::{filled, meta, places, standings, sweeps};
+use crate::sinks::sql::{filled, holds, meta, places, standings, sweeps};
 
 /// Keeps tables in a PostgreSQL schema.
 #[derive(Debug)]
@@ -172,6 +173,14 @@ impl Sink for Postgres {
 
     fn apply<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Durable, SinkError>> {
         Box::pin(self.apply_now(batch))
+    }
+
+    fn held<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<Vec<Hold>, SinkError>> {
+        Box::pin(async move {
+            let mut session = self.begin("read the holds of", false).await?;
+            let read = holds::read(&mut session, parts).await;
+            self.end(session, "read the holds of", read).await
+        })
     }
 
     fn plan<'a>(&'a mut self, id: TopicId, sweep: &'a Sweep, seen: Seen) -> BoxFuture<'a, Result<(), SinkError>> {

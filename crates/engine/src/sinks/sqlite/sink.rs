@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 use settle_core::batch::Batch;
+use settle_core::holds::Hold;
 use settle_core::position::{Offset, TopicId};
 use settle_core::sink::{
     BoxFuture, Durable, Guarantee, Outcome, Passed, Pending, PlacedPartition, Places, Seen, Sink, SinkError, Sweep,
@@ -23,7 +24,7 @@ use crate::sinks::sql::dialect::Dialect;
 use crate::sinks::sql::positions::Fence;
 use crate::sinks::sql::session::at_once;
 use crate::sinks::sql::tombstones::Purges;
-use crate::sinks::sql::{filled, meta, places, standings, sweeps, tombstones};
+use crate::sinks::sql::{filled, holds, meta, places, standings, sweeps, tombstones};
 
 /// Keeps tables in a SQLite file.
 #[derive(Debug)]
@@ -184,6 +185,11 @@ impl Sink for Sqlite {
 
     fn apply<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Durable, SinkError>> {
         Box::pin(async move { blocking(|| self.apply_now(batch)) })
+    }
+
+    fn held<'a>(&'a mut self, parts: &'a [PlacedPartition]) -> BoxFuture<'a, Result<Vec<Hold>, SinkError>> {
+        let read = move |connection: &Connection, _: &mut State| at_once(holds::read(&mut Attached(connection), parts));
+        Box::pin(async move { blocking(|| self.in_transaction("read the holds of", read)) })
     }
 
     fn plan<'a>(&'a mut self, id: TopicId, sweep: &'a Sweep, seen: Seen) -> BoxFuture<'a, Result<(), SinkError>> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use settle_core::batch::Batch;
 use settle_core::dead_letter::ErrorClass;
-use settle_core::holds::{Hold, HoldNote};
+use settle_core::holds::{Hold, HoldNote, HoldState};
 use settle_core::position::{Offset, Partition, Place, TopicId};
 use settle_core::sink::{
     BoxFuture, Durable, FailureKind, Guarantee, Outcome, Passed, Pending, PlacedPartition, Places, Seen, Sink,
@@ -157,6 +157,26 @@ impl SinkHandle {
         self.0.places.lock().unwrap().holds.push(hold);
     }
 
+    /// The holds that it has recorded are lifted, beside the run.
+    pub fn lifts_holds(&self) {
+        self.0.places.lock().unwrap().holds.clear();
+    }
+
+    fn note(&self, notes: &[HoldNote]) {
+        let holds = &mut self.0.places.lock().unwrap().holds;
+        for HoldNote { partition, key, now } in notes {
+            let is_over = |hold: &Hold| match now {
+                HoldState::Held(_) => true,
+                HoldState::Lifted(by) => hold.held.last < *by,
+            };
+            holds.retain(|hold| !(hold.partition == *partition && hold.key == *key && is_over(hold)));
+            if let HoldState::Held(held) = now {
+                holds.push(Hold { partition: partition.clone(), key: key.clone(), held: *held });
+            }
+        }
+        self.0.notes.lock().unwrap().extend(notes.iter().cloned());
+    }
+
     /// What it was told of holds with what it acknowledged.
     pub fn notes(&self) -> Vec<HoldNote> {
         self.0.notes.lock().unwrap().clone()
@@ -200,7 +220,7 @@ impl Sink for SinkHandle {
                 if let Some(Some(kind)) = self.0.failures.lock().unwrap().pop_front() {
                     return Err(SinkError::new(kind, "lift holds", "told to fail"));
                 }
-                self.0.notes.lock().unwrap().extend(batch.holds().iter().cloned());
+                self.note(batch.holds());
                 return Ok(Durable::mint(batch, Outcome::default()));
             }
             // It is only asked whether the partitions are still ours.
@@ -230,8 +250,17 @@ impl Sink for SinkHandle {
             let proven = batch.spans().iter().filter(|span| span.start < span.end);
             let spans: Vec<String> = proven.map(|span| format!("{}..{}", span.start, span.end)).collect();
             self.0.journal.add(format!("rows [{}] spans [{}]", offsets.join(" "), spans.join(" ")));
-            self.0.notes.lock().unwrap().extend(batch.holds().iter().cloned());
+            self.note(batch.holds());
             Ok(Durable::mint(batch, Outcome { applied: batch.row_count() as u64, stale: 0 }))
+        })
+    }
+
+    fn held<'a>(&'a mut self, _: &'a [PlacedPartition]) -> BoxFuture<'a, Result<Vec<Hold>, SinkError>> {
+        Box::pin(async {
+            match self.0.failures.lock().unwrap().pop_front().flatten() {
+                Some(kind) => Err(SinkError::new(kind, "read holds", "told to fail")),
+                None => Ok(self.0.places.lock().unwrap().holds.clone()),
+            }
         })
     }
 

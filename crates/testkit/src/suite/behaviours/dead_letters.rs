@@ -98,11 +98,14 @@ pub(in crate::suite) async fn what_was_not_sent_behind_a_dead_letter_follows_it(
             assert_eq!(run.places.holds.len(), 1, "the destination remembers");
         }
         settle(&mut scene, &mut run, 2..4, &[(2, ErrorClass::FollowsADeadLetter)]).await;
+        let held = run.held().await.expect("the holds");
+        assert_eq!(held.iter().map(|hold| hold.held.last - hold.held.first).collect::<Vec<_>>(), [1]);
         if restarts {
             run = scene.run().await;
         }
         settle(&mut scene, &mut run, 4..5, &[(4, ErrorClass::FollowsADeadLetter)]).await;
         settle(&mut scene, &mut run, 5..6, &[]).await;
+        assert_eq!(run.held().await.expect("the holds"), []);
         if restarts {
             run = scene.run().await;
             assert_eq!(run.places.holds, [], "a whole row lifts it");
