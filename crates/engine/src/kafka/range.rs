@@ -36,7 +36,11 @@ const REST: Duration = Duration::from_millis(5);
 /// Reads the stretches on a thread of its own, and ends.
 pub fn read(config: KafkaConfig, spans: Vec<Span>, capacity: usize) -> Result<Source, SourceError> {
     config.check()?;
-    let consumer = Arc::new(client::create(&config, &config.consumer(1))?);
+    let mut settings = config.consumer(1);
+    // What is asked for is there. A broker answers in order: while it waits for records behind the end of a
+    // stretch, every question about the next one waits, too.
+    settings.set("fetch.wait.max.ms", "10");
+    let consumer = Arc::new(client::create(&config, &settings)?);
     let (events, receiver) = mpsc::channel(capacity.max(1));
     std::thread::Builder::new()
         .name("settle-range".to_owned())
