@@ -2,6 +2,7 @@
 //! has of it; and where that is not what the log says, why: a truncate, a dead letter.
 
 mod letters;
+mod missed;
 mod text;
 mod truncates;
 
@@ -28,6 +29,7 @@ use crate::args::ExplainArgs;
 use crate::exit::{self, Exit, fail};
 use crate::run::listen;
 use letters::Letters;
+use missed::Known;
 use truncates::Truncates;
 
 /// Reads the log and prints.
@@ -113,8 +115,10 @@ async fn explain(config: &Config, args: &ExplainArgs) -> Exit {
     if let Some(key) = &args.key {
         match Key::parse(key, None) {
             Ok(key) => row.key = Some(key),
-            Err(error) => {
-                eprintln!("settle: --key: {error}");
+            Err(_) => {
+                eprintln!(
+                    "settle: --key is not the JSON object of a key, each of its fields with a value, as {{\"id\":7}}"
+                );
                 return Exit::Usage;
             }
         }
@@ -130,7 +134,7 @@ async fn explain(config: &Config, args: &ExplainArgs) -> Exit {
         }
     }
     let letters = Letters::read(config, &log, &places).await;
-    let mut told = None;
+    let (mut told, mut known) = (None, Known::default());
     let read = read(config, spans, &places, shutdown, |place, event| {
         let is_asked = args.place.as_ref() == Some(&place);
         if is_asked {
@@ -141,6 +145,7 @@ async fn explain(config: &Config, args: &ExplainArgs) -> Exit {
             Ok(Event::Truncate(truncate)) => return row.truncates.take(&truncate, place),
             _ => return,
         };
+        known.take(&change);
         if is_asked {
             // Its names in the order that the partition's other keys have.
             row.key = Some(change.key.clone());
@@ -163,6 +168,11 @@ async fn explain(config: &Config, args: &ExplainArgs) -> Exit {
     let letters = letters.of(&row, args.table.as_deref());
     let (Some(table), Some(key)) = (&row.table, &row.key) else {
         println!("the log has no record of that row{}", if letters.is_empty() { "" } else { " that can be read" });
+        if let (Some(table), Some(key)) = (&args.table, &row.key)
+            && let Some(why) = known.instead_of(table, key)
+        {
+            println!("{why}");
+        }
         print!("{}", text::of_letters(&letters));
         return Exit::Contract;
     };

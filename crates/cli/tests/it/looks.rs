@@ -60,6 +60,29 @@ fn a_row_is_explained_by_its_key_and_by_one_of_its_records() {
     assert!(with.contains("DURING-INC"), "{with}");
     let (code, none) = stage.said(&["explain", "--table", "public.customers", "--key", "{\"customer_id\":77777}"]);
     assert_eq!((code, none.as_str()), (5, "the log has no record of that row\n"));
+    for (table, key, why) in [
+        (
+            "customers",
+            "{\"customer_id\":2}",
+            "it has no row of table customers; did you mean public.customers? Its tables are ",
+        ),
+        ("public.customer", "{\"customer_id\":2}", "did you mean public.customers? "),
+        (
+            "public.customers",
+            "{\"customer_idd\":2}",
+            "the keys of public.customers have the form {\"customer_id\":<number>}\n",
+        ),
+        (
+            "public.customers",
+            "{\"customer_id\":\"2\"}",
+            "the keys of public.customers have the form {\"customer_id\":<number>}\n",
+        ),
+    ] {
+        let (code, told) = stage.said(&["explain", "--table", table, "--key", key]);
+        assert!(code == 5 && told.contains(why), "{told}");
+    }
+    let (code, told) = stage.said(&["explain", "--table", "public.customers", "--key", "2"]);
+    assert!(code == 2 && told.contains("--key is not the JSON object of a key"), "{told}");
 }
 
 #[test]

@@ -72,7 +72,7 @@ pub(crate) fn can_be_made(path: &Path) -> std::io::Result<()> {
 }
 
 /// The nearest of the known names, where one is near enough to be meant.
-pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known
         .map(|other| (strsim::damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase()), other))
         .min()
@@ -81,7 +81,7 @@ pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> O
 }
 
 /// Up to five names, and how many there are besides.
-fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const SHOWN: usize = 5;
     let names: Vec<&str> = names.into_iter().collect();
     let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
