@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use settle_core::causes::chain;
 use settle_core::policy::{Verdict, backoff_ms, decide};
 use settle_core::sink::SinkError;
 use tokio::sync::watch;
@@ -11,6 +12,8 @@ use super::progress::Pause;
 
 /// Conflicts with others behind each other that are told.
 const OFTEN: u64 = 5;
+/// How long a pause is not told again.
+const REMINDER: Duration = Duration::from_secs(60);
 
 /// How long the environment may be away.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +27,8 @@ pub(super) struct Attempts<'a> {
     patience: Patience,
     pause: &'a watch::Sender<Option<Pause>>,
     away_since: Option<Instant>,
+    /// When the log was told of it.
+    told: Option<Instant>,
     /// Attempts at the step at hand that failed.
     failed: u64,
     /// Attempts beyond the first, at every step.
@@ -32,12 +37,13 @@ pub(super) struct Attempts<'a> {
 
 impl<'a> Attempts<'a> {
     pub(super) fn new(patience: Patience, pause: &'a watch::Sender<Option<Pause>>) -> Self {
-        Self { patience, pause, away_since: None, failed: 0, made: 0 }
+        Self { patience, pause, away_since: None, told: None, failed: 0, made: 0 }
     }
 
     /// The step at hand is done.
     pub(super) fn succeeded(&mut self) {
         self.away_since = None;
+        self.told = None;
         self.failed = 0;
         self.pause.send_if_modified(|paused| paused.take().is_some());
     }
@@ -56,11 +62,12 @@ impl<'a> Attempts<'a> {
         self.failed += 1;
         // What passes with the next attempt is not worth a word; what does not is told as any outage.
         let told = if verdict == Verdict::Pause { 1 } else { OFTEN };
-        if self.failed == told {
-            tracing::warn!(error = %error, "paused, trying again");
+        if self.failed >= told && self.told.is_none_or(|told| told.elapsed() >= REMINDER) {
+            self.told = Some(Instant::now());
+            tracing::warn!(error = chain(&error), seconds = since.elapsed().as_secs(), "paused, trying again");
         }
         if self.failed >= told {
-            self.pause.send_replace(Some(Pause { why: error.to_string() }));
+            self.pause.send_replace(Some(Pause { why: chain(&error) }));
         }
         let attempt = u32::try_from(self.failed).unwrap_or(u32::MAX);
         let mut wait = Duration::from_millis(backoff_ms(attempt, jitter(self.failed)));

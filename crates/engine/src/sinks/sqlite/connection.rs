@@ -23,12 +23,16 @@ pub(super) fn open(config: &SqliteConfig) -> Outcome<Connection> {
     Ok(connection)
 }
 
-/// Refuses a path that SQLite would take for a database in memory.
+/// Refuses a path that can be no file: SQLite would take it for a database in memory, or it is a folder.
 pub(super) fn refuse_no_file(path: &Path) -> Outcome<()> {
     // No URIs: a path is a path, whatever it begins with.
     if path.as_os_str().is_empty() || path == Path::new(":memory:") {
         let operation = format!("open {}", path.display());
         return Err(contract(operation, "a database in memory is lost with the process; name a file in [sink] path"));
+    }
+    if path.is_dir() {
+        let operation = format!("open {}", path.display());
+        return Err(contract(operation, "it is a folder; name a file in [sink] path"));
     }
     Ok(())
 }
@@ -86,4 +90,23 @@ pub(super) fn still_the_same(path: &Path, opened: Option<FileId>) -> Outcome<()>
         "the database file was removed or replaced during the run; put it back and start again, or read the topics \
          into the new file from their beginning with another group",
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_can_be_no_file_is_refused_before_it_is_opened() {
+        let folder = std::env::temp_dir();
+        for (path, why) in [
+            (Path::new(""), "lost with the process"),
+            (Path::new(":memory:"), "lost with the process"),
+            (folder.as_path(), "it is a folder; name a file in [sink] path"),
+        ] {
+            let error = refuse_no_file(path).expect_err("a path that is no file's");
+            assert!(error.context.contains(why), "{error}");
+        }
+        assert!(refuse_no_file(&folder.join("shop.db")).is_ok());
+    }
 }
