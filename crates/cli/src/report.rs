@@ -35,9 +35,8 @@ pub(crate) fn human(report: &Report, guarantee: Guarantee) -> String {
     line("superseded", tally.superseded, "overtaken by a newer change in their batch");
     line("stale", tally.stale, "the destination had as new or newer");
     line("control", tally.control, "tombstones, heartbeats, transactions, signals");
-    line("truncates", tally.truncates, "");
-    line("swept", report.swept, "rows that a full snapshot did not refresh");
-    line("dead-lettered", tally.dead_lettered, "");
+    line("truncates", tally.truncates, "of tables");
+    line("dead-lettered", tally.dead_lettered, "could not be applied, set aside: settle dlq ls");
     for (class, count) in &report.dead_letters_by_class {
         line("", *count, &format!("  {class}"));
     }
@@ -79,7 +78,11 @@ mod tests {
         };
         let text = human(&report, Guarantee::Atomic);
         let told: Vec<Vec<&str>> = text.lines().skip(3).map(|line| line.split_whitespace().take(3).collect()).collect();
-        assert_eq!(told[..3], [vec!["dead-lettered", "3"], vec!["2", "not-json"], vec!["1", "value"]], "{text}");
+        assert_eq!(
+            told[..3],
+            [vec!["dead-lettered", "3", "could"], vec!["2", "not-json"], vec!["1", "value"]],
+            "{text}"
+        );
         assert_eq!(told[3], ["1", "were", "too"], "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }

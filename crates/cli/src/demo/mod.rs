@@ -119,13 +119,15 @@ fn show(folder: &Path, keep: bool) -> Result<(), Failure> {
 }
 
 fn next_steps(keep: Option<&Path>) {
+    // As it was called: it need not be on the PATH.
+    let settle = std::env::args().next().unwrap_or_else(|| "settle".to_owned());
     match keep {
         Some(folder) => {
             let folder = folder.display();
-            println!("Next: replay it once more yourself:\n  settle run -c {folder}/settle.toml --group mine");
+            println!("Next: replay it once more yourself:\n  {settle} run -c {folder}/settle.toml --group mine");
             println!("or look inside:\n  sqlite3 {folder}/shop.db 'select * from customers'");
         }
-        None => println!("Next: `settle demo --keep DIR` leaves the configuration and the database to play with."),
+        None => println!("Next: `{settle} demo --keep DIR` leaves the configuration and the database to play with."),
     }
 }
 

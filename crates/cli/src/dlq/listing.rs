@@ -64,7 +64,10 @@ fn table_of(columns: usize, letters: &[&Found], limit: usize) -> String {
     let classes: Vec<String> = classes.iter().map(|(class, count)| format!("{count} {class}")).collect();
     let _ = match classes.is_empty() {
         true => writeln!(text, "no dead letters"),
-        false => writeln!(text, "{} dead letters: {}", letters.len(), classes.join(", ")),
+        false => {
+            let noun = if letters.len() == 1 { "dead letter" } else { "dead letters" };
+            writeln!(text, "{} {noun}: {}", letters.len(), classes.join(", "))
+        }
     };
     text
 }

@@ -19,7 +19,12 @@ pub(super) fn of_row(row: &Row, letters: &OfRow, recorded: Cuts, found: Option<&
     let mut text = String::new();
     let table = row.table.as_ref().map(ToString::to_string).unwrap_or_default();
     let key = row.key.as_ref().map(ToString::to_string).unwrap_or_default();
-    let _ = writeln!(text, "{table} {key}: {} records; versions are epoch/commit/rank/record", row.seen.len());
+    let _ = writeln!(
+        text,
+        "{table} {key}: {} record{}; versions are epoch/commit/rank/record",
+        row.seen.len(),
+        if row.seen.len() == 1 { "" } else { "s" }
+    );
     let greatest = row.seen.iter().map(|seen| seen.version).max();
     let winner = row.seen.iter().position(|seen| Some(seen.version) == greatest);
     records(&mut text, row, winner, values);

@@ -54,7 +54,7 @@ pub(super) fn tally(tally: &Tally, guarantee: Guarantee) -> String {
         (tally.superseded, "superseded"),
         (tally.control, "control"),
         (tally.truncates, "truncates"),
-        (tally.dead_lettered, "not applicable, skipped"),
+        (tally.dead_lettered, "not applicable, skipped (a run sets them aside: settle dlq ls)"),
     ] {
         if count > 0 {
             parts.push(format!("{} {name}", grouped(count)));

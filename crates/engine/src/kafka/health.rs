@@ -50,7 +50,9 @@ impl Reader {
                 let words = told.map_or_else(|| reason.clone(), |(_, words)| words);
                 let group = &self.config.group;
                 let hint = match &self.config.instance {
-                    Some(instance) => format!("another process joined group {group} as instance {instance}"),
+                    Some(instance) => format!(
+                        "another process joined group {group} as instance {instance}; give each an `instance` of its own in [source]"
+                    ),
                     None => format!("our place in group {group} is gone"),
                 };
                 return Err(SourceError::new(SourceFailure::Fenced, format!("{hint}: {words}")).into());
