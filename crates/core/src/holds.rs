@@ -105,7 +105,7 @@ impl Holds {
             return None;
         }
         let Place { partition, offset } = change.place();
-        let own = self.rows.get(&partition).and_then(|rows| rows.get(&change.key)).copied();
+        let own = self.of(&partition, &change.key);
         let old = self.old_key_held(change);
         // Nearly every change: its columns are not read.
         if own.is_none() && old.is_none() {

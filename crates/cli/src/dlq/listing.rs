@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
 
 use chrono::SecondsFormat;
+use settle_engine::check::count;
 use settle_engine::dead_letter::Found;
 use terminal_size::{Width, terminal_size};
 
@@ -65,8 +66,8 @@ fn table_of(columns: usize, letters: &[&Found], limit: usize) -> String {
     let _ = match classes.is_empty() {
         true => writeln!(text, "no dead letters"),
         false => {
-            let noun = if letters.len() == 1 { "dead letter" } else { "dead letters" };
-            writeln!(text, "{} {noun}: {}", letters.len(), classes.join(", "))
+            let letters = count(letters.len() as u64, "dead letter", "dead letters");
+            writeln!(text, "{letters}: {}", classes.join(", "))
         }
     };
     text

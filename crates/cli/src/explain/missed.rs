@@ -1,28 +1,32 @@
 //! What the log has instead of a row of which it has no record: the table, or the key, may be mistyped.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use settle_core::change::Change;
+use settle_core::change::{Change, TableName};
 use settle_core::key::Key;
 use settle_engine::check::{listed, nearest};
 
 /// The tables of the log, each with the first of its keys.
 #[derive(Default)]
 pub(super) struct Known {
-    tables: BTreeMap<String, Key>,
+    tables: BTreeMap<Arc<TableName>, Key>,
 }
 
 impl Known {
     pub(super) fn take(&mut self, change: &Change) {
-        let name = change.table.to_string();
-        self.tables.entry(name).or_insert_with(|| change.key.clone());
+        // Every record of the log comes here.
+        if !self.tables.contains_key(&change.table) {
+            self.tables.insert(change.table.clone(), change.key.clone());
+        }
     }
 
     /// Why there may be no record of the row; nothing where its table is there and has keys of that form.
     pub(super) fn instead_of(&self, table: &str, key: &Key) -> Option<String> {
-        let names = || self.tables.keys().map(String::as_str);
-        match self.tables.get(table) {
-            None if self.tables.is_empty() => Some("it has no row of any table".to_owned()),
+        let tables: BTreeMap<String, &Key> = self.tables.iter().map(|(name, key)| (name.to_string(), key)).collect();
+        let names = || tables.keys().map(String::as_str);
+        match tables.get(table) {
+            None if tables.is_empty() => Some("it has no row of any table".to_owned()),
             None => {
                 let is_without_schema = |name: &&str| name.rsplit_once('.').is_some_and(|(_, last)| last == table);
                 let meant = match names().find(is_without_schema).or_else(|| nearest(table, names())) {

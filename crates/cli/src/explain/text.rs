@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::fmt::Write as _;
 
 use settle_core::truncate::Cuts;
+use settle_engine::check::count;
 use settle_engine::contents::Found;
 use settle_engine::dead_letter::Resolution;
 
@@ -19,12 +20,8 @@ pub(super) fn of_row(row: &Row, letters: &OfRow, recorded: Cuts, found: Option<&
     let mut text = String::new();
     let table = row.table.as_ref().map(ToString::to_string).unwrap_or_default();
     let key = row.key.as_ref().map(ToString::to_string).unwrap_or_default();
-    let _ = writeln!(
-        text,
-        "{table} {key}: {} record{}; versions are epoch/commit/rank/record",
-        row.seen.len(),
-        if row.seen.len() == 1 { "" } else { "s" }
-    );
+    let seen = count(row.seen.len() as u64, "record", "records");
+    let _ = writeln!(text, "{table} {key}: {seen}; versions are epoch/commit/rank/record");
     let greatest = row.seen.iter().map(|seen| seen.version).max();
     let winner = row.seen.iter().position(|seen| Some(seen.version) == greatest);
     records(&mut text, row, winner, values);

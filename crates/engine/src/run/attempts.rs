@@ -62,12 +62,13 @@ impl<'a> Attempts<'a> {
         self.failed += 1;
         // What passes with the next attempt is not worth a word; what does not is told as any outage.
         let told = if verdict == Verdict::Pause { 1 } else { OFTEN };
-        if self.failed >= told && self.told.is_none_or(|told| told.elapsed() >= REMINDER) {
-            self.told = Some(Instant::now());
-            tracing::warn!(error = chain(&error), seconds = since.elapsed().as_secs(), "paused, trying again");
-        }
         if self.failed >= told {
-            self.pause.send_replace(Some(Pause { why: chain(&error) }));
+            let why = chain(&error);
+            if self.told.is_none_or(|told| told.elapsed() >= REMINDER) {
+                self.told = Some(Instant::now());
+                tracing::warn!(error = why, seconds = since.elapsed().as_secs(), "paused, trying again");
+            }
+            self.pause.send_replace(Some(Pause { why }));
         }
         let attempt = u32::try_from(self.failed).unwrap_or(u32::MAX);
         let mut wait = Duration::from_millis(backoff_ms(attempt, jitter(self.failed)));
